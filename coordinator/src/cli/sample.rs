@@ -37,9 +37,9 @@ use crate::{
 ///
 /// Graphs are drawn from strata: by number of edges and, where there are 32 samples for each on
 /// average, by number of vertices of odd degree, which tells much of who wins. What the census has
-/// is exact, and the other samples go where they tell most for their cost, by a pilot of some 64
-/// graphs with each number of edges. With many edges a graph may take hours: bound them by --sizes,
-/// and the estimate says what weight is left out.
+/// is exact, and the other samples go where they tell most for their cost, by a pilot of up to
+/// some 64 graphs with each number of edges. With many edges a graph may take hours: bound them by
+/// --sizes, and the estimate says what weight is left out.
 ///
 /// Every verdict is kept (number, graph6, winner, positions visited) in the directory of the run,
 /// by stratum. Stop the command as you like: it goes on from the verdicts that are there,
@@ -59,7 +59,8 @@ pub struct SampleCommand {
     /// How many graphs to draw
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=MAX_SAMPLES))]
     samples: u64,
-    /// Which graphs to draw: the same seed draws the same
+    /// Which graphs to draw: the same seed draws the same. As labelled, gnm and gnp draw alike,
+    /// estimates of several of them with one seed do not confirm each other
     #[arg(long, value_name = "S")]
     seed: u64,
     /// Where the run is kept; it goes on from there

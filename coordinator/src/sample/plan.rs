@@ -439,7 +439,8 @@ impl Outlook<'_> {
         Ok((totals, half_width))
     }
 
-    /// The fewest graphs for such an interval.
+    /// About the fewest graphs for which such an interval is to be expected: its width does not fall
+    /// with every graph more, nor where strata are split.
     fn samples_for(&self, width: f64) -> Result<u64, SampleError> {
         let suffice = |samples: u64| Ok::<_, SampleError>(self.allotted(samples)?.1 <= width);
         let (mut least, mut most) = (self.strata.sampled.len() as u64, MAX_SAMPLES);

@@ -54,7 +54,8 @@ struct Row {
     proportion: f64,
     low: f64,
     high: f64,
-    /// Between these the proportion is, with those that were left out, whatever they are.
+    /// Between these the proportion is if it is in the interval, with those that were left out,
+    /// whatever they are.
     bounds: [f64; 2],
     /// Whether some are left out, however few.
     #[serde(skip)]
@@ -319,7 +320,7 @@ impl Report {
             let bounds: Vec<String> = self.rows().into_iter().map(bounds).collect();
             text += &format!(
                 " {} % of the graphs have other numbers of edges and are left out. With them, \
-                 whatever they are, P1 wins: {}.",
+                 whatever they are, P1 wins, if the intervals hold: {}.",
                 percent(self.left_out),
                 bounds.join("; ")
             );
@@ -382,5 +383,78 @@ impl Report {
             self.order
         );
         chart(&title, &x, &y, &series)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A report of which nothing was split, from its table as CSV.
+    fn read(csv: &str) -> Value {
+        let mut report = json!({"by_size": []});
+        for line in csv.lines().skip(1) {
+            let fields: Vec<&str> = line.split(',').collect();
+            let number = |i: usize| fields[i].parse::<f64>().ok();
+            let row = json!({
+                "size": fields[0].parse::<u64>().ok(), "share": number(1), "status": fields[2],
+                "samples": fields[3].parse::<u64>().ok(), "p1_wins": number(4),
+                "proportion": number(6), "low": number(7), "high": number(8),
+            });
+            match fields[0].parse::<u64>() {
+                Ok(_) => report["by_size"].as_array_mut().unwrap().push(row),
+                Err(_) => report[fields[0]] = row,
+            }
+        }
+        report
+    }
+
+    /// What a row of a report is made of.
+    fn observed(row: &Value) -> Vec<(f64, Observed)> {
+        let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+        let drawn = |row: &Value| {
+            let (samples, wins) = (row["samples"].as_u64().unwrap(), number(row, "p1_wins"));
+            (number(row, "share"), Observed::Sampled { samples, wins })
+        };
+        match row["status"].as_str().unwrap() {
+            "exact" => vec![(number(row, "share"), Observed::Exact(number(row, "proportion")))],
+            "sampled" => match row["by_odd_degrees"].as_array() {
+                Some(strata) => strata.iter().map(drawn).collect(),
+                None => vec![drawn(row)],
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn published_intervals_follow_from_the_counts_beside_them() {
+        let twelve = include_str!("../../../results/order-12/sample-labelled-n12.json");
+        let thirteen = include_str!("../../../results/order-13/sample-labelled-n13.csv");
+        for (report, sampled) in
+            [(serde_json::from_str(twelve).unwrap(), 15), (read(thirteen), 14)]
+        {
+            let sizes = report["by_size"].as_array().unwrap();
+            let of = |filter: &dyn Fn(&Value) -> bool| -> Vec<(f64, Observed)> {
+                sizes.iter().filter(|row| filter(row)).flat_map(observed).collect()
+            };
+            let is_odd = |row: &Value| row["size"].as_u64().unwrap() % 2 == 1;
+            let together = [
+                (&report["odd"], of(&is_odd)),
+                (&report["even"], of(&|row| !is_odd(row))),
+                (&report["all"], of(&|_| true)),
+            ];
+            let single: Vec<_> = sizes.iter().filter(|row| row["status"] == "sampled").collect();
+            assert_eq!(single.len(), sampled);
+            let single = single.into_iter().map(|row| (row, observed(row)));
+            for (row, observed) in single.chain(together) {
+                let Estimate { value, low, high } = combined(observed).unwrap();
+                for (name, found) in [("proportion", value), ("low", low), ("high", high)] {
+                    let published = row[name].as_f64().unwrap();
+                    assert!((found - published).abs() <= 1e-12, "{name} {found}: {row}");
+                }
+            }
+        }
     }
 }

@@ -1,7 +1,17 @@
 //! What a sample tells: proportions with intervals, and how many graphs to draw where.
 
+use std::collections::BTreeMap;
+
 /// The two-sided 95 % quantile of the normal distribution.
-pub const Z: f64 = 1.959_963_984_540_054;
+const Z: f64 = 1.959_963_984_540_054;
+/// Proportions that are seen go in steps, of one graph more or less, and the normal distribution does
+/// not: an interval reaches further by this part of a step. With half a step, which is usual, that
+/// of one graph holds 94.5 % only, and with none 79 %; with this those of one stratum hold 95 %,
+/// however many graphs there are.
+const CONTINUITY: f64 = 0.53;
+/// Strata with fewer graphs are taken together: one or two graphs that P1 wins say little of how
+/// much the others differ from them.
+const FEW: f64 = 4.0;
 
 /// What is known of the graphs with some number of edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,18 +39,23 @@ pub struct Estimate {
 }
 
 /// The proportion of `wins` among `samples`, with Wilson's interval for it (E. B. Wilson, Probable
-/// inference, J. Amer. Statist. Assoc. 22, 1927). Without samples nothing is known.
-pub fn wilson(samples: u64, wins: f64) -> Estimate {
+/// inference, J. Amer. Statist. Assoc. 22, 1927), corrected for continuity (method 4 of R. G.
+/// Newcombe, Two-sided confidence intervals for the single proportion, Stat. Med. 17, 1998, but for
+/// the part of a step). Without samples nothing is known.
+fn wilson(samples: u64, wins: f64) -> Estimate {
     if samples == 0 {
         return Estimate { value: 0.5, low: 0.0, high: 1.0 };
     }
     let (n, p) = (samples as f64, wins / samples as f64);
-    let centre = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
-    let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let end = |p: f64, side: f64| {
+        let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+        (p + Z * Z / (2.0 * n) + side * half) / (1.0 + Z * Z / n)
+    };
+    let (below, above) = (p - CONTINUITY / n, p + CONTINUITY / n);
     Estimate {
         value: p,
-        low: if p <= 0.0 { 0.0 } else { (centre - half).max(0.0) },
-        high: if p >= 1.0 { 1.0 } else { (centre + half).min(1.0) },
+        low: if below <= 0.0 { 0.0 } else { end(below, -1.0).max(0.0) },
+        high: if above >= 1.0 { 1.0 } else { end(above, 1.0).min(1.0) },
     }
 }
 
@@ -59,12 +74,20 @@ impl Observed {
 ///
 /// The interval is that of the score test (A. Martín Andrés, M. Álvarez Hernández, I. Herranz
 /// Tejedor, Inferences about a linear combination of proportions, Stat. Methods Med. Res. 20,
-/// 2011), which for one stratum is Wilson's: it holds each value θ that is no more than [`Z`]
-/// standard errors away from the estimate, where the standard error is that of the likeliest
-/// proportions of the strata of which the whole is θ. What could have been missed in strata without
-/// a single P1-win is on the upper side, but only in those where it is likeliest.
+/// 2011), which for one stratum is Wilson's, corrected for continuity: it holds each value θ that is
+/// no more than 1.96 standard errors and 0.53 of a step away from the estimate, where the standard
+/// error is that of the likeliest proportions of the strata of which the whole is θ, and a step is
+/// what one graph more adds where it adds most. What could have been missed in strata without a
+/// single P1-win is on the upper side, but only in those where it is likeliest. Of several strata
+/// those with fewer than four graphs are taken together, and the others count as if of one graph
+/// less, since few graphs vary less than others would.
+///
+/// It is meant to hold the exact value with a probability of 95 % or more, whatever the proportions
+/// are. That is found so wherever it was tried (see the tests), not proved for any strata.
 pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Estimate> {
-    let strata: Vec<(f64, Observed)> = strata.into_iter().collect();
+    // What has no weight says nothing.
+    let strata = strata.into_iter().filter(|(share, _)| *share > 0.0);
+    let strata: Vec<(f64, Observed)> = strata.collect();
     let weight: f64 = strata.iter().map(|(share, _)| share).sum();
     if weight <= 0.0 {
         return None;
@@ -86,6 +109,7 @@ pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Est
             }),
         }
     }
+    let drawn = gathered(drawn);
     let others: Vec<Seen> = drawn.iter().map(|&stratum| stratum.complement()).collect();
     let all: f64 = drawn.iter().map(|stratum| stratum.share).sum();
     // Shares may add up to a little more than 1.
@@ -112,6 +136,11 @@ impl Seen {
         self.share * (self.wins / self.samples)
     }
 
+    /// What one graph more of those that were drawn would add, if P1 won it.
+    fn step(&self) -> f64 {
+        self.share / self.samples
+    }
+
     /// What the stratum adds if the whole is larger than the estimate, by as much as the Lagrange
     /// multiplier `pull` ≥ 0 says: share · p for the likeliest p, of which
     /// samples · p − wins = pull · share · p (1 − p).
@@ -129,26 +158,71 @@ impl Seen {
         share * p.min(1.0)
     }
 
+    /// The same with so many graphs, of which P1 wins the same part.
+    fn with_samples(self, samples: f64) -> Self {
+        let part = samples / self.samples;
+        Seen { samples, wins: self.wins * part, losses: self.losses * part, ..self }
+    }
+
     /// The same with wins for losses.
     fn complement(self) -> Self {
         Seen { wins: self.losses, losses: self.wins, ..self }
     }
 }
 
+/// Several strata so that the variance of their estimate is not taken to be less than it is. The
+/// likeliest proportions follow what was drawn, so of n graphs they say 1/n too little, on average:
+/// each stratum counts as if of one graph less.
+///
+/// Those with fewer than [`FEW`] graphs become one stratum for each octave of their steps. If w is
+/// the share of one of them, n its graphs and p its proportion, their variance is Σ w² p (1 − p)/n,
+/// which is W θ (1 − θ) max w/n at most, where W is the share of all of them and θ the proportion in
+/// that (the function is concave). So it is no more than that of one stratum of W · min n/w graphs.
+fn gathered(strata: Vec<Seen>) -> Vec<Seen> {
+    if strata.len() < 2 {
+        return strata;
+    }
+    let (few, many): (Vec<Seen>, Vec<Seen>) =
+        strata.into_iter().partition(|stratum| stratum.samples < FEW);
+    let mut by_octave: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
+    for stratum in few {
+        // The exponent of the number.
+        let octave = stratum.step().to_bits() >> (f64::MANTISSA_DIGITS - 1);
+        by_octave.entry(octave).or_default().push(stratum);
+    }
+    let many = many.into_iter().map(|stratum| stratum.with_samples(stratum.samples - 1.0));
+    many.chain(by_octave.into_values().map(|few| together(&few))).collect()
+}
+
+/// Strata as one, whose variance is no less than theirs.
+fn together(strata: &[Seen]) -> Seen {
+    let sum = |of: fn(&Seen) -> f64| strata.iter().map(of).sum::<f64>();
+    let (share, wins) = (sum(|stratum| stratum.share), sum(Seen::estimate));
+    let step = strata.iter().map(Seen::step).fold(0.0, f64::max);
+    let whole = Seen { share, samples: share, wins, losses: (share - wins).max(0.0) };
+    whole.with_samples(share / step)
+}
+
 /// The upper end of the interval for what strata add together.
 ///
-/// Added up over the strata, the equation of [`Seen::pulled`] says that the distance from the
-/// estimate is `pull` times the variance. So the distance is [`Z`] standard errors where its
-/// product with `pull`, which grows with `pull`, is Z².
+/// Added up over the strata, the equation of [`Seen::pulled`] says that the distance D from the
+/// estimate is `pull` times the variance. So D exceeds k, the part of a step, by [`Z`] standard
+/// errors where `pull` (D − k)² / D is Z². That grows with `pull`, as D does.
 fn upper_end(strata: &[Seen]) -> f64 {
     let estimate: f64 = strata.iter().map(Seen::estimate).sum();
+    let step = strata.iter().map(Seen::step).fold(0.0, f64::max);
     let at = |pull: f64| strata.iter().map(|stratum| stratum.pulled(pull)).sum::<f64>();
-    let is_beyond = |pull: f64| pull * (at(pull) - estimate) > Z * Z;
+    let is_beyond = |pull: f64| {
+        let distance = at(pull) - estimate;
+        let more = distance - CONTINUITY * step;
+        more > 0.0 && pull * more * more > Z * Z * distance
+    };
     let (mut within, mut beyond) = (0.0, 1.0);
     while !is_beyond(beyond) {
         (within, beyond) = (beyond, beyond * 2.0);
         if !beyond.is_finite() {
-            // P1 has won them all, as far as shares are no smaller than numbers can be.
+            // P1 has won them all, or all but a step, as far as shares are no smaller than numbers
+            // can be.
             return strata.iter().map(|stratum| stratum.share).sum();
         }
     }
@@ -181,7 +255,7 @@ pub struct Pilot {
 ///
 /// Pilots count in the estimate that they have steered. Where P1 wins less than half, a pilot with
 /// many wins brings more graphs, among which its wins count for less; one with few wins stays as
-/// it is. So the estimate is a little low on average: by up to a quarter of its standard error in
+/// it is. So the estimate is a little low on average: by up to a third of its standard error in
 /// trials with what is known of orders 9 to 11, and the intervals held the exact value as often as
 /// they should all the same.
 pub fn allot(pilots: &[Pilot], total: u64) -> Vec<u64> {
@@ -224,7 +298,7 @@ fn wanted(pilot: &Pilot) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashMap};
+    use std::collections::HashMap;
 
     use super::*;
     use crate::{
@@ -244,12 +318,95 @@ mod tests {
 
     #[test]
     fn wilson_is_that_of_the_books() {
-        // E. B. Wilson's formula by hand: 10 of 100, and none of 20.
+        // E. B. Wilson's formula by hand, of what is a part of a step away from 10 of 100, and from
+        // none of 20.
         let some = wilson(100, 10.0);
-        assert!(close(some.low, 0.0552) && close(some.high, 0.1744), "{some:?}");
+        assert!(close(some.low, 0.0514) && close(some.high, 0.1807), "{some:?}");
         let none = wilson(20, 0.0);
-        assert!(none.low == 0.0 && close(none.high, Z * Z / (20.0 + Z * Z)), "{none:?}");
+        assert!(none.low == 0.0 && close(none.high, 0.2027), "{none:?}");
         assert_eq!(wilson(0, 0.0).high, 1.0);
+    }
+
+    /// The least probability, over many proportions of the strata, that the interval holds the whole
+    /// if so many graphs are drawn of each stratum of these shares: from all that can be seen, and
+    /// how likely it is.
+    fn least_coverage<const K: usize>(strata: [(f64, u64); K], proportions: &[[f64; K]]) -> f64 {
+        let mut seen: Vec<([u64; K], Estimate)> = Vec::new();
+        let outcomes: u64 = strata.iter().map(|(_, samples)| samples + 1).product();
+        for outcome in 0..outcomes {
+            let mut rest = outcome;
+            let wins = strata.map(|(_, samples)| {
+                let wins = rest % (samples + 1);
+                rest /= samples + 1;
+                wins
+            });
+            let observed = |i: usize| {
+                let (share, samples) = strata[i];
+                (share, Observed::Sampled { samples, wins: wins[i] as f64 })
+            };
+            seen.push((wins, combined((0..K).map(observed)).unwrap()));
+        }
+        let ways = |samples: u64, wins: u64| {
+            (0..wins).map(|i| (samples - i) as f64 / (i + 1) as f64).product::<f64>()
+        };
+        let coverage = |proportions: &[f64; K]| {
+            let whole: f64 = (0..K).map(|i| strata[i].0 * proportions[i]).sum();
+            let held = seen
+                .iter()
+                .filter(|(_, found)| (found.low - 1e-12..=found.high + 1e-12).contains(&whole));
+            held.map(|(wins, _)| {
+                let likely = |i: usize| {
+                    let (samples, p) = (strata[i].1, proportions[i]);
+                    ways(samples, wins[i])
+                        * p.powi(wins[i] as i32)
+                        * (1.0 - p).powi((samples - wins[i]) as i32)
+                };
+                (0..K).map(likely).product::<f64>()
+            })
+            .sum::<f64>()
+        };
+        proportions.iter().map(coverage).fold(1.0, f64::min)
+    }
+
+    /// Reckoned exactly, and where it is least: for proportions just beyond the ends of intervals.
+    #[test]
+    fn the_interval_of_one_stratum_holds_as_often_as_it_says() {
+        for samples in [1, 2, 3, 5, 8, 12, 20, 40, 100, 400] {
+            let ends = (0..=samples).flat_map(|wins| {
+                let Estimate { low, high, .. } = wilson(samples, wins as f64);
+                [low - 1e-9, low + 1e-9, high - 1e-9, high + 1e-9].map(|p| [p])
+            });
+            let ends: Vec<[f64; 1]> = ends.filter(|[p]| (0.0..=1.0).contains(p)).collect();
+            assert!(ends.len() > 2, "{samples}");
+            let least = least_coverage([(1.0, samples)], &ends);
+            assert!(least >= 0.95, "{samples}: {least}");
+        }
+    }
+
+    /// The same for few graphs of several strata, among whose proportions are small ones.
+    #[test]
+    fn intervals_of_strata_with_few_graphs_hold_as_often_as_they_say() {
+        let some = [0.0, 0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0];
+        let pairs: Vec<[f64; 2]> = some.iter().flat_map(|&p| some.map(|q| [p, q])).collect();
+        for (share, samples) in
+            [(0.5, [1, 1]), (0.9, [30, 1]), (0.5, [20, 1]), (0.97, [1, 30]), (0.7, [2, 4])]
+        {
+            let least = least_coverage([(share, samples[0]), (1.0 - share, samples[1])], &pairs);
+            assert!(least >= 0.95, "{share} {samples:?}: {least}");
+        }
+        let triples: Vec<[f64; 3]> =
+            pairs.iter().flat_map(|&[p, q]| some.map(|r| [p, q, r])).collect();
+        for ([one, other], samples) in [
+            ([0.5, 0.3], [1, 1, 1]),
+            ([0.5, 0.3], [1, 2, 3]),
+            ([0.34, 0.33], [2, 2, 2]),
+            ([0.8, 0.15], [4, 2, 1]),
+            ([0.1, 0.2], [1, 3, 5]),
+        ] {
+            let shares = [one, other, 1.0 - one - other];
+            let least = least_coverage(std::array::from_fn(|i| (shares[i], samples[i])), &triples);
+            assert!(least >= 0.95, "{shares:?} {samples:?}: {least}");
+        }
     }
 
     /// Wilson's interval is the score interval of one stratum, however few graphs were drawn.
@@ -265,8 +422,9 @@ mod tests {
         }
     }
 
-    /// At both ends of the interval of two strata the estimate is as many standard errors away as
-    /// it should be: those of the likeliest proportions, which are found here by trying them.
+    /// At both ends of the interval of two strata the estimate is as many standard errors away, and
+    /// a part of a step, as it should be: those of the likeliest proportions, which are found here
+    /// by trying them.
     #[test]
     fn ends_are_z_standard_errors_away() {
         let cases = [[(0.9, 40, 0), (0.1, 30, 12)], [(0.5, 15, 0), (0.5, 60, 0)]];
@@ -282,9 +440,14 @@ mod tests {
                     assert!(end == 0.0 || end == 1.0);
                     continue;
                 }
-                let [(w, n, x), (v, m, y)] = strata;
+                // Those with four graphs and more count as if of one less.
+                let counted = |(share, samples, wins): (f64, u64, u64)| {
+                    let graphs = if samples < 4 { samples as f64 } else { samples as f64 - 1.0 };
+                    (share, graphs, wins as f64 * graphs / samples as f64)
+                };
+                let [(w, n, x), (v, m, y)] = strata.map(counted);
                 let other = |p: f64| (end - w * p) / v;
-                let term = |k: u64, p: f64| if k == 0 { 0.0 } else { k as f64 * p.ln() };
+                let term = |k: f64, p: f64| if k <= 0.0 { 0.0 } else { k * p.ln() };
                 let likelihood = |p: f64| {
                     let q = other(p);
                     term(x, p) + term(n - x, 1.0 - p) + term(y, q) + term(m - y, 1.0 - q)
@@ -300,20 +463,24 @@ mod tests {
                     }
                 }
                 let (p, q) = (low, other(low));
-                let variance = w * w * p * (1.0 - p) / n as f64 + v * v * q * (1.0 - q) / m as f64;
-                let distance = (end - found.value).abs() / variance.sqrt();
+                let variance = w * w * p * (1.0 - p) / n + v * v * q * (1.0 - q) / m;
+                let step = (w / n).max(v / m);
+                let distance = ((end - found.value).abs() - 0.53 * step) / variance.sqrt();
                 assert!((distance - Z).abs() < 1e-4, "{strata:?} {found:?}: {distance}");
             }
         }
     }
 
-    /// As many graphs without a P1-win say the same whether they are in one stratum or in ten.
+    /// As many graphs without a P1-win say the same whether they are in one stratum or in ten, but
+    /// for one of each; or all the same where there are few.
     #[test]
     fn nothing_seen_in_many_strata_is_nothing_seen_in_one() {
         let none = |samples| Observed::Sampled { samples, wins: 0.0 };
-        let ten = combined([(0.1, none(40)); 10]).unwrap();
-        assert!((ten.high - wilson(400, 0.0).high).abs() < 1e-12, "{ten:?}");
-        assert_eq!((ten.value, ten.low), (0.0, 0.0));
+        for (samples, counted) in [(40, 390), (3, 30), (1, 10)] {
+            let ten = combined([(0.1, none(samples)); 10]).unwrap();
+            assert!((ten.high - wilson(counted, 0.0).high).abs() < 1e-12, "{ten:?}");
+            assert_eq!((ten.value, ten.low), (0.0, 0.0));
+        }
         // Of a stratum without graphs nothing is known.
         let half = combined([(0.5, none(0)), (0.5, Observed::Exact(0.0))]).unwrap();
         assert_eq!(half, Estimate { value: 0.25, low: 0.0, high: 0.5 });
@@ -339,6 +506,8 @@ mod tests {
         let sampled = Observed::Sampled { samples: 20, wins: 0.0 };
         let [small, large] = [1e-200, 1.0].map(|share| combined([(share, sampled)]).unwrap());
         assert_eq!(small, large);
+        let nothing = Observed::Sampled { samples: 1, wins: 1.0 };
+        assert_eq!(combined([(1.0, sampled), (0.0, nothing)]), Some(large));
         assert!(small.high > 0.1, "{small:?}");
     }
 
@@ -356,6 +525,45 @@ mod tests {
 
     /// Of 300 intervals for order 7, each from 12 graphs of every number of edges from 8 on, 95 %
     /// hold the exact value: at least 274 do, which is three standard deviations fewer.
+    /// Many strata of few graphs each, all of the same proportion: with one graph each reckoned
+    /// exactly, by how many of them P1 wins; with more in a thousand trials, of which 929 are three
+    /// standard deviations fewer than 95 %.
+    #[test]
+    fn intervals_of_many_strata_hold_as_often_as_they_say() {
+        let some: [f64; 11] = [0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9, 0.97];
+        for count in [6, 8, 13, 20, 40, 78] {
+            let found: Vec<Estimate> = (0..=count)
+                .map(|won| {
+                    let wins = (0..count).map(|i| if i < won { 1.0 } else { 0.0 });
+                    let one = |wins| (1.0, Observed::Sampled { samples: 1, wins });
+                    combined(wins.map(one)).unwrap()
+                })
+                .collect();
+            for p in some {
+                let ways = |won: i32| {
+                    (0..won).map(|i| f64::from(count - i) / f64::from(i + 1)).product::<f64>()
+                };
+                let likely = |won: i32| ways(won) * p.powi(won) * (1.0 - p).powi(count - won);
+                let held = (0..=count).zip(&found).filter(|(_, e)| e.low <= p && p <= e.high);
+                let held: f64 = held.map(|(won, _)| likely(won)).sum();
+                assert!(held >= 0.95, "{count} {p}: {held}");
+            }
+        }
+        for (count, samples) in [(40, 2), (40, 4), (40, 8), (40, 16), (100, 16)] {
+            for p in [0.05, 0.3, 0.5] {
+                let holds = |run: &u64| {
+                    let mut stream = Stream::new([*run, count, samples]);
+                    let mut wins = || (0..samples).filter(|_| stream.happens(p)).count() as f64;
+                    let mut one = |_| (1.0, Observed::Sampled { samples, wins: wins() });
+                    let Estimate { low, high, .. } = combined((0..count).map(&mut one)).unwrap();
+                    low <= p && p <= high
+                };
+                let covering = (0..1000).filter(holds).count();
+                assert!(covering >= 929, "{count} {samples} {p}: {covering}");
+            }
+        }
+    }
+
     #[test]
     fn intervals_cover_the_exact_value() {
         let n = 7;
@@ -401,13 +609,15 @@ mod tests {
 
     /// The whole way of a run: pilots, what is allotted by them, and both together for the
     /// estimate. The strata are those of finished orders, of which no more than 30 % of the edges
-    /// are taken to be counted: numbers of edges, of which 1000 graphs are drawn; or of vertices of
-    /// odd degree, too, with 32 graphs for each stratum, on average. Of 1000 intervals 95 % hold the
-    /// exact value: at least 929 do, which is three standard deviations fewer; and the estimate is
-    /// not far off on average.
+    /// are taken to be counted: numbers of edges, of which 1000 graphs are drawn, or one or two for
+    /// each; or of vertices of odd degree, too, with 32 graphs for each stratum, on average. Of 1000
+    /// intervals 95 % hold the exact value, of odd, even and all: at least 929 do, which is three
+    /// standard deviations fewer; and with many graphs the estimate is not far off on average.
     #[test]
     fn intervals_of_allotted_samples_cover_the_exact_value() {
         const RUNS: u64 = 1000;
+        /// By number of edges: a share, and what was observed of it.
+        type Observations = Vec<(usize, (f64, Observed))>;
         let table = include_str!("../../../results/why/odd-degrees-by-size.csv");
         let mut rows = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
         let columns = rows.next().unwrap();
@@ -429,12 +639,13 @@ mod tests {
                     sums[1] += number(row, won);
                 }
                 let whole: f64 = counts.values().map(|[all, _]| all).sum();
-                let truth = counts.values().map(|[_, won]| won).sum::<f64>() / whole;
                 let known = pairs(n) * 3 / 10;
                 let is_drawn = |size: usize| known < size && size < pairs(n) - 1;
                 let exact = counts.iter().filter(|((size, _), _)| !is_drawn(*size));
-                let exact: Vec<(f64, Observed)> = exact
-                    .map(|(_, [all, won])| (all / whole, Observed::Exact(won / all)))
+                let exact: Observations = exact
+                    .map(|(&(size, _), [all, won])| {
+                        (size, (all / whole, Observed::Exact(won / all)))
+                    })
                     .collect();
                 let drawn: Vec<(Drawn, f64)> = counts
                     .iter()
@@ -446,9 +657,8 @@ mod tests {
                     })
                     .collect();
                 let strata: Vec<Drawn> = drawn.iter().map(|(drawn, _)| *drawn).collect();
-                let total = if is_split { 32 * drawn.len() as u64 } else { 1000 };
-                let first = pilots(&strata, total);
-                let estimate = |run: u64| {
+                let observed = |run: u64, total: u64| {
+                    let first = pilots(&strata, total);
                     let mut streams: Vec<Stream> =
                         (0..drawn.len() as u64).map(|i| Stream::new([run, n as u64, i])).collect();
                     let mut wins = |i: usize, draws: u64| {
@@ -470,25 +680,47 @@ mod tests {
                     let mut observed = exact.clone();
                     for (i, &samples) in totals.iter().enumerate() {
                         let wins = (pilots[i].wins + wins(i, samples - first[i])) as f64;
-                        observed.push((strata[i].share, Observed::Sampled { samples, wins }));
+                        let Drawn { stratum, share, .. } = strata[i];
+                        observed
+                            .push((stratum.size, (share, Observed::Sampled { samples, wins })));
                     }
-                    combined(observed).unwrap()
+                    observed
                 };
-                let found: Vec<Estimate> = (0..RUNS).map(estimate).collect();
-                let covering = found.iter().filter(|e| e.low <= truth && truth <= e.high).count();
-                let mean = |of: &dyn Fn(&Estimate) -> f64| {
-                    found.iter().map(of).sum::<f64>() / RUNS as f64
-                };
-                let error = mean(&|e| (e.value - truth).powi(2)).sqrt();
-                let bias = mean(&|e| e.value - truth) / error;
-                let half = mean(&|e| (e.high - e.low) / 2.0);
-                println!(
-                    "order {n}, {model}, {} strata: {covering} of {RUNS} intervals hold the exact \
-                     value, half their length {half:.5}, standard error {error:.5}, bias {bias:.2}",
-                    drawn.len()
-                );
-                assert!(covering >= 929, "{n} {model} {is_split}: {covering} of {RUNS}");
-                assert!((-0.3..0.1).contains(&bias), "{n} {model}: {bias} standard errors");
+                let each = drawn.len() as u64;
+                let totals = if is_split { vec![32 * each] } else { vec![each, 2 * each, 1000] };
+                for total in totals {
+                    let runs: Vec<Observations> =
+                        (0..RUNS).map(|run| observed(run, total)).collect();
+                    for (name, parities) in [("odd", &[1][..]), ("even", &[0]), ("all", &[0, 1])] {
+                        let is_in = |size: usize| parities.contains(&(size % 2));
+                        let sums = counts.iter().filter(|((size, _), _)| is_in(*size));
+                        let [all, won] = sums.fold([0.0; 2], |[all, won], (_, counts)| {
+                            [all + counts[0], won + counts[1]]
+                        });
+                        let truth = won / all;
+                        let of_run = |run: &Observations| {
+                            combined(run.iter().filter(|(size, _)| is_in(*size)).map(|one| one.1))
+                        };
+                        let found: Vec<Estimate> = runs.iter().filter_map(of_run).collect();
+                        let holds = |e: &&Estimate| e.low <= truth && truth <= e.high;
+                        let covering = found.iter().filter(holds).count();
+                        let mean = |of: &dyn Fn(&Estimate) -> f64| {
+                            found.iter().map(of).sum::<f64>() / RUNS as f64
+                        };
+                        let error = mean(&|e| (e.value - truth).powi(2)).sqrt();
+                        let bias = mean(&|e| e.value - truth) / error;
+                        let half = mean(&|e| (e.high - e.low) / 2.0);
+                        println!(
+                            "order {n}, {model}, {name}, {total} graphs of {each} strata: \
+                             {covering} of {RUNS} intervals hold the exact value, half their \
+                             length {half:.5}, standard error {error:.5}, bias {bias:.2}"
+                        );
+                        assert!(covering >= 929, "{n} {model} {total} {name}: {covering}");
+                        if total >= 1000 {
+                            assert!((-0.3..0.1).contains(&bias), "{n} {model} {name}: {bias}");
+                        }
+                    }
+                }
             }
         }
     }
