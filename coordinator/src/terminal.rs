@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use trailtrap_census::{read::status::duration, watch::Watcher};
 use trailtrap_worker::process::log;
@@ -27,6 +28,21 @@ pub fn print(text: &(impl AsRef<[u8]> + ?Sized)) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes to standard output one JSON object of what is told, or the text for people.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_as(
+    json: bool,
+    what: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    print(&match json {
+        true => serde_json::to_string(what)? + "\n",
+        false => text(),
+    })
 }
 
 /// Tells people by standard error.

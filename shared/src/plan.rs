@@ -174,6 +174,32 @@ impl Plan {
         self.turn(turn)
     }
 
+    /// The shard of a unit that the plan has.
+    pub fn shard_of(&self, unit: Unit) -> &Shard {
+        &self.shards[unit.shard as usize]
+    }
+
+    /// Whether a unit of the order is one of the plan.
+    pub fn has(&self, unit: Unit) -> bool {
+        self.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
+    }
+
+    /// The units of a shard.
+    pub fn parts_of(&self, shard: u32) -> impl Iterator<Item = Unit> + use<> {
+        let order = self.order as u8;
+        (0..self.shards[shard as usize].parts).map(move |part| Unit { order, shard, part })
+    }
+
+    /// All units, shard by shard.
+    pub fn units(&self) -> impl Iterator<Item = Unit> {
+        (0..self.shards.len() as u32).flat_map(|shard| self.parts_of(shard))
+    }
+
+    /// The number of units.
+    pub fn unit_count(&self) -> u64 {
+        self.shards.iter().map(|shard| u64::from(shard.parts)).sum()
+    }
+
     /// Whether it has all shards of the order.
     pub fn is_complete(&self) -> bool {
         self.max_size == pairs(self.order)
@@ -227,13 +253,13 @@ impl Plan {
 
     /// The estimated number of (graph, edge) pairs of a unit, which is the measure of its work.
     pub fn pairs(&self, unit: Unit) -> u64 {
-        let shard = &self.shards[unit.shard as usize];
+        let shard = self.shard_of(unit);
         shard.estimate * shard.size as u64 / u64::from(shard.parts)
     }
 
     /// The estimated number of graphs of a unit, one at least.
     pub fn graphs(&self, unit: Unit) -> u64 {
-        let shard = &self.shards[unit.shard as usize];
+        let shard = self.shard_of(unit);
         shard.estimate.div_ceil(u64::from(shard.parts)).max(1)
     }
 
@@ -241,8 +267,8 @@ impl Plan {
     /// truth where it is large, with the most that a slot takes.
     pub fn bytes(&self, units: &[Unit]) -> u64 {
         let entry = entry_bytes(self.layout, self.order) as u64;
-        let of_unit = |unit: &Unit| {
-            let shard = &self.shards[unit.shard as usize];
+        let of_unit = |&unit: &Unit| {
+            let shard = self.shard_of(unit);
             shard.estimate / u64::from(shard.parts) * entry
         };
         units.iter().map(of_unit).sum()
@@ -251,8 +277,8 @@ impl Plan {
     /// The blocks of these units have no more bytes than this, in whatever class.
     pub fn most_bytes(&self, units: &[Unit]) -> u64 {
         let entry = entry_bytes(self.layout, self.order) as u64;
-        let of_unit = |unit: &Unit| {
-            let shard = &self.shards[unit.shard as usize];
+        let of_unit = |&unit: &Unit| {
+            let shard = self.shard_of(unit);
             (expected_graphs(shard.mass, self.order) / u64::from(shard.parts))
                 .saturating_mul(entry)
         };
@@ -262,7 +288,7 @@ impl Plan {
     /// The blocks that these units read, parents and the partitions in which they look up, have no
     /// more bytes than this, in whatever class.
     pub fn most_input_bytes(&self, units: &[Unit], counts: &mut LabelledCounts) -> u64 {
-        let shards = || units.iter().map(|unit| &self.shards[unit.shard as usize]);
+        let shards = || units.iter().map(|&unit| self.shard_of(unit));
         let predecessors: BTreeSet<u32> =
             shards().flat_map(|shard| shard.predecessors.iter().copied()).collect();
         let parents: HashSet<DegreeSequence> = shards()

@@ -167,8 +167,7 @@ fn label_symmetric_of_order_10(bencher: Bencher, which: &str) {
 fn solve_unit_of_order_8(bencher: Bencher) {
     let (memory, plan, unit) = &*CENSUS;
     let pairs = |solved: &trailtrap_worker::kernel::SolvedUnit| {
-        solved.summary.statistics.classes.all.graphs as usize
-            * plan.shards[unit.shard as usize].size
+        solved.graphs() as usize * plan.shard_of(*unit).size
     };
     let solved = SOLVER.solve(plan, *unit, memory).expect("solved before");
     bencher

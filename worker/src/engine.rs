@@ -27,10 +27,10 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    cache::{BucketKey, Fetch, PartitionCache, Readers},
+    cache::{Fetch, PartitionCache, Readers},
     counting::parts::CensusState,
-    kernel::{LookedUp, SolveError, SolvedUnit, Solver, SourceError},
-    link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved},
+    kernel::{BucketKey, LookedUp, SolveError, SolvedUnit, Solver, SourceError},
+    link::{Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, abandon},
     memory::{self, Room},
     process::{arenas, limits::Size},
 };
@@ -143,13 +143,12 @@ impl Effort {
     }
 
     fn add(&self, plan: &Plan, solved: &SolvedUnit) {
-        let graphs = solved.summary.statistics.classes.all.graphs as u64;
-        let size = plan.shards[solved.unit.shard as usize].size as u64;
-        let bytes = solved.tables.iter().map(|table| table.stored_bytes()).sum();
+        let graphs = solved.graphs();
+        let size = plan.shard_of(solved.unit).size as u64;
         self.graphs.fetch_add(graphs, Ordering::Relaxed);
         self.pairs.fetch_add(graphs * size, Ordering::Relaxed);
         self.labellings.fetch_add(solved.labellings, Ordering::Relaxed);
-        self.bytes_made.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes_made.fetch_add(solved.stored_bytes(), Ordering::Relaxed);
     }
 }
 
@@ -418,7 +417,7 @@ impl<L: Link> Engine<L> {
                     self.stop.cancel();
                     break;
                 }
-                Err(error) => return self.abandon(error),
+                Err(error) => return abandon(&self.stop, error),
             };
             if !self.fits(&lease) {
                 drop(asking);
@@ -448,7 +447,7 @@ impl<L: Link> Engine<L> {
                     self.pace.add(pairs(&lease), start.elapsed());
                     results.iter().for_each(|solved| self.effort.add(&lease.plan, solved));
                     if let Err(error) = self.deliver(&lease, &results, &cache) {
-                        return self.abandon(error);
+                        return abandon(&self.stop, error);
                     }
                 }
                 // Whatever fails then may have been interrupted.
@@ -460,7 +459,7 @@ impl<L: Link> Engine<L> {
                 Err(SolveError::Source(source))
                     if matches!(source.downcast_ref(), Some(LinkError::Lost(_))) =>
                 {
-                    return self.abandon(LinkError::Lost(source.to_string()));
+                    return abandon(&self.stop, LinkError::Lost(source.to_string()));
                 }
                 Err(error) => {
                     failures = if failing == lease.edition { failures + 1 } else { 1 };
@@ -469,7 +468,7 @@ impl<L: Link> Engine<L> {
                     tracing::warn!(lease = lease.number, error, failures, "lease failed");
                     self.link().give_back(&lease, Unsolved::Failed(&error));
                     if failures == ATTEMPTS {
-                        return self.abandon(LinkError::Refused(error));
+                        return abandon(&self.stop, LinkError::Refused(error));
                     }
                     std::thread::sleep(Duration::from_millis(100 << failures));
                 }
@@ -491,7 +490,7 @@ impl<L: Link> Engine<L> {
         cache: &Cache<L>,
     ) -> Result<(), LinkError> {
         let is_alone = self.link().is_alone();
-        let shard_of = |solved: &SolvedUnit| &lease.plan.shards[solved.unit.shard as usize];
+        let shard_of = |solved: &SolvedUnit| lease.plan.shard_of(solved.unit);
         let mine = || results.iter().filter(|solved| is_alone || shard_of(solved).parts == 1);
         let keep = || {
             mine()
@@ -516,16 +515,6 @@ impl<L: Link> Engine<L> {
             Delivered::Left | Delivered::Void => {}
         }
         Ok(())
-    }
-
-    /// Makes the other threads stop too. An error after `stop` was cancelled is a consequence of
-    /// stopping, and is not reported.
-    fn abandon(&self, error: LinkError) -> Result<(), LinkError> {
-        if self.stop.is_cancelled() {
-            return Ok(());
-        }
-        self.stop.cancel();
-        Err(error)
     }
 
     /// Solves a lease whose units each hold at most so many bytes of tables at a time, or one table.
@@ -562,7 +551,7 @@ impl<L: Link> Engine<L> {
     /// read ahead.
     fn warm(&self, lease: &Lease, cache: &Cache<L>) -> Result<(), SolveError> {
         let plan = &*lease.plan;
-        let shards = || lease.units.iter().map(|unit| &plan.shards[unit.shard as usize]);
+        let shards = || lease.units.iter().map(|&unit| plan.shard_of(unit));
         let parents: BTreeSet<DegreeSequence> = shards()
             .flat_map(|shard| shard.sequence.parents())
             .map(|parent| parent.sequence)

@@ -166,65 +166,78 @@ fn work(
             leave();
         });
     }
-    let memory = arguments.memory.unwrap_or_else(limits::default_memory).0;
     let identity = Identity {
         name: process::identity(),
         threads: arguments.threads.map_or_else(limits::threads, usize::from),
         kernel: arguments.kernel,
         game: arguments.game,
         class: arguments.class,
-        memory,
+        memory: arguments.memory.unwrap_or_else(limits::default_memory).0,
     };
-    let threads = identity.threads;
-    let patience = arguments.patience;
-    let (game, kernel) = (arguments.game, arguments.kernel);
+    let patience = Patience { lasts: arguments.patience, stop };
+    match arguments.offline {
+        Some(directory) => work_offline(directory, &identity, patience, deadline, runtime),
+        None => work_online(arguments, identity, patience, deadline, runtime),
+    }
+}
+
+/// Works from the files of a courier.
+fn work_offline(
+    directory: PathBuf,
+    identity: &Identity,
+    patience: Patience,
+    deadline: Option<Instant>,
+    runtime: &Runtime,
+) -> anyhow::Result<RunEnd> {
+    let &Identity { game, class, threads, kernel, memory, .. } = identity;
+    let stop = patience.stop.clone();
+    let link = Arc::new(FileLink::new(directory, game.layout().on(class), patience));
+    runtime.spawn(link.heartbeats());
+    let engine = Engine::new(link, game, threads, kernel, memory as usize, stop)?;
+    Ok(run_engine(engine.until(deadline))?)
+}
+
+/// Works for a coordinator, or is its courier.
+fn work_online(
+    arguments: WorkerArguments,
+    identity: Identity,
+    Patience { lasts, stop }: Patience,
+    deadline: Option<Instant>,
+    runtime: &Runtime,
+) -> anyhow::Result<RunEnd> {
+    let Identity { game, threads, kernel, memory, .. } = identity;
     let memory = memory as usize;
-    let ended = if let Some(directory) = arguments.offline {
-        let link = Arc::new(FileLink::new(
-            directory,
-            game.layout().on(arguments.class),
-            Patience { lasts: patience, stop: stop.clone() },
-        ));
-        runtime.spawn(link.heartbeats());
-        run_engine(Engine::new(link, game, threads, kernel, memory, stop)?.until(deadline))?
-    } else {
-        let handle = runtime.handle().clone();
-        let supply = Supply::open(&arguments.supply, handle.clone(), stop.clone())
-            .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
-        let link = Arc::new(GrpcLink::connect(
-            handle,
-            arguments.reach,
-            identity,
-            supply,
-            patience,
-            stop.clone(),
-        )?);
-        runtime.spawn(link.heartbeats());
-        runtime.spawn(link.tidying());
-        let ended = match arguments.courier {
-            // Enough that those who take tasks need not wait for the next.
-            Some(directory) => files::carry(
-                &link,
-                &directory,
-                2 * threads + 2,
-                &Patience { lasts: patience, stop },
-            )?,
-            None => {
-                let engine =
-                    Engine::new(link.clone(), game, threads, kernel, memory, stop.clone())?;
-                std::thread::scope(|scope| {
-                    // Whatever becomes of the engine, counting ends with it.
-                    let _end = stop.drop_guard();
-                    scope.spawn(|| link.count_for_others(counted_bytes(memory)));
-                    run_engine(engine.until(deadline))
-                })?
-            }
-        };
-        if matches!(ended, RunEnd::Finished) {
-            link.clear_shelf();
+    let handle = runtime.handle().clone();
+    let supply = Supply::open(&arguments.supply, handle.clone(), stop.clone())
+        .map_err(LinkError::refused)?;
+    let link = Arc::new(GrpcLink::connect(
+        handle,
+        arguments.reach,
+        identity,
+        supply,
+        lasts,
+        stop.clone(),
+    )?);
+    runtime.spawn(link.heartbeats());
+    runtime.spawn(link.tidying());
+    let ended = match arguments.courier {
+        // Enough that those who take tasks need not wait for the next.
+        Some(directory) => {
+            files::carry(&link, &directory, 2 * threads + 2, &Patience { lasts, stop })?
         }
-        tracing::info!("blocks read: {}", link.supply().traffic());
-        ended
+        None => {
+            let engine = Engine::new(link.clone(), game, threads, kernel, memory, stop.clone())?;
+            std::thread::scope(|scope| {
+                // Whatever becomes of the engine, counting ends with it.
+                let _end = stop.drop_guard();
+                scope.spawn(|| link.count_for_others(counted_bytes(memory)));
+                run_engine(engine.until(deadline))
+            })?
+        }
     };
+    if matches!(ended, RunEnd::Finished) {
+        link.clear_shelf();
+    }
+    tracing::info!("blocks read: {}", link.supply().traffic());
     Ok(ended)
 }

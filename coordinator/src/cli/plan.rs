@@ -29,7 +29,8 @@ use crate::{
 /// half a minute.
 ///
 /// Of a class of graphs, shards and units are told, and how many graphs there are if that has been
-/// published.
+/// published. What it takes is not: of machines, only what --nodes and --memory say of the size of
+/// parts and buckets matters there.
 ///
 /// `trailtrap plan sample` tells what a sample of random graphs takes.
 #[derive(Args)]
@@ -96,7 +97,7 @@ impl Outline {
             class: class.to_string(),
             max_size: plan.limit(),
             shards: plan.shards.len(),
-            units: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
+            units: plan.unit_count(),
             graphs,
             bytes_stored: graphs.map(stored),
         }
@@ -130,20 +131,23 @@ impl PlanCommand {
         preflight::check_order(self.class, goal)?;
         if self.class != Class::All {
             let outline = Outline::of(self.game, self.class, goal, self.machines.plan_options());
-            terminal::print(&match self.json {
-                true => serde_json::to_string(&outline)? + "\n",
-                false => outline.to_text(),
-            })?;
+            terminal::print_as(self.json, &outline, || outline.to_text())?;
             return Ok(ExitCode::SUCCESS);
         }
         let (_, forecast) = self.machines.forecast(self.game, goal)?;
-        terminal::print(&if self.json {
-            serde_json::to_string(&forecast)? + "\n"
-        } else {
-            to_text(&forecast)
-        })?;
+        terminal::print_as(self.json, &forecast, || to_text(&forecast))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A line of what `plan` and `plan sample` tell.
+pub fn line(what: &str, number: String) -> String {
+    format!("  {what:26}{number}\n")
+}
+
+/// Seconds of a core, for people.
+pub fn core_hours(seconds: f64) -> String {
+    format!("{:.3} core-hours", seconds / 3600.0)
 }
 
 fn to_text(forecast: &Forecast) -> String {
@@ -152,9 +156,7 @@ fn to_text(forecast: &Forecast) -> String {
         let times = bytes as f64 / simulated.bytes_made.max(1) as f64;
         format!("{} ({times:.2} for each byte made)", Size(bytes))
     };
-    let core_hours = |seconds: f64| format!("{:.3} core-hours", seconds / 3600.0);
     let busy = &simulated.busy;
-    let line = |what: &str, number: String| format!("  {what:26}{number}\n");
     let title = |text: String| format!("{text}\n");
     let mut text = [
         title(order_name(forecast.order, forecast.max_size)),

@@ -8,7 +8,10 @@ use trailtrap_census::read::status::duration;
 use trailtrap_shared::game::trail_trap::decide::MAX_DECIDED_ORDER;
 use trailtrap_worker::process::limits::{self, Size};
 
-use super::sample::Drawn;
+use super::{
+    plan::{core_hours, line},
+    sample::Drawn,
+};
 use crate::{
     sample::{
         MAX_SAMPLES,
@@ -39,8 +42,8 @@ pub struct PlanSampleCommand {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=MAX_SAMPLES),
           required_unless_present = "width", conflicts_with = "width")]
     samples: Option<u64>,
-    /// As many as it takes for a 95 % interval of this half-width, in percentage points, such as
-    /// 0.15
+    /// As many as it takes for a 95 % interval that is expected to have this half-width, in
+    /// percentage points, such as 0.15
     #[arg(long, value_name = "POINTS", value_parser = parse_points)]
     width: Option<f64>,
     /// Which graphs the calibration decides
@@ -121,30 +124,43 @@ impl PlanSampleCommand {
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(limits::threads()).build()?;
         let found = forecast(&question, known.as_ref(), &pool)?;
-        terminal::print(&match self.json {
-            true => serde_json::to_string(&found)? + "\n",
-            false => to_text(&found),
-        })?;
+        terminal::print_as(self.json, &found, || to_text(&found))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn to_text(found: &Forecast) -> String {
-    let line = |what: &str, number: String| format!("  {what:26}{number}\n");
-    let time = |seconds: f64| match seconds {
+    [
+        decided_graphs(found),
+        cost_of_a_graph(found),
+        cost_of_all(found),
+        by_size(found),
+        other_endgames(found),
+    ]
+    .concat()
+}
+
+/// Seconds of a core for a position or a graph.
+fn time(seconds: f64) -> String {
+    match seconds {
         0.0..1e-3 => format!("{:.1} µs", seconds * 1e6),
         1e-3..1.0 => format!("{:.1} ms", seconds * 1e3),
         1.0..100.0 => format!("{seconds:.1} s"),
         _ => duration(seconds),
-    };
-    let core_hours = |seconds: f64| format!("{:.3} core-hours", seconds / 3600.0);
-    let points = |share: f64| format!("{:.3}", 100.0 * share);
-    let calibration = &found.calibration;
-    let endgame = |size: Option<usize>| size.map_or("none".to_owned(), |size| size.to_string());
+    }
+}
 
+/// A share, in percentage points.
+fn points(share: f64) -> String {
+    format!("{:.3}", 100.0 * share)
+}
+
+/// The graphs of the calibration.
+fn decided_graphs(found: &Forecast) -> String {
+    let endgame = |size: Option<usize>| size.map_or("none".to_owned(), |size| size.to_string());
     let mut text = "measured: graphs that were decided, on one thread\n".to_owned();
     text += "  order  endgame  edges  graphs  P1-win  positions each  time each\n";
-    for trial in &calibration.trials {
+    for trial in &found.calibration.trials {
         let nodes: u64 = trial.by_size.values().map(|measured| measured.nodes).sum();
         let position = trial.deciding / nodes.max(1) as f64;
         // The last ones say most, and take most of the time.
@@ -160,10 +176,16 @@ fn to_text(found: &Forecast) -> String {
             );
         }
     }
+    text
+}
+
+/// What a graph costs by that, and how much of it is by experience.
+fn cost_of_a_graph(found: &Forecast) -> String {
     let between = |what: Option<[usize; 2]>, of: &str| match what {
         Some([from, to]) => format!("measured between {from} and {to} {of}"),
         None => "by experience, not measured".to_owned(),
     };
+    let calibration = &found.calibration;
     let cost = &calibration.cost;
     let times = |factor: f64, how: String| format!("× {factor:.2}, {how}");
     let nanoseconds = |seconds: f64, is_measured| {
@@ -171,7 +193,7 @@ fn to_text(found: &Forecast) -> String {
         format!("{:.0} ns, {how}", seconds * 1e9)
     };
     let position = nanoseconds(calibration.position, calibration.position_measured);
-    text += &line("a position", position);
+    let mut text = line("a position", position);
     text +=
         &line("an edge more", times(cost.growth, between(calibration.growth_measured, "edges")));
     if found.endgame_size.is_some() {
@@ -184,8 +206,13 @@ fn to_text(found: &Forecast) -> String {
         let how = between(calibration.by_order_measured, "vertices, without an endgame");
         text += &line("a vertex more", times(cost.by_order, how));
     }
+    text
+}
 
-    text += &format!(
+/// What the sample costs.
+fn cost_of_all(found: &Forecast) -> String {
+    let cost = &found.calibration.cost;
+    let mut text = format!(
         "\norder {}, {}, {}, on {} node{} of {} threads\n",
         found.order,
         found.model,
@@ -219,8 +246,13 @@ fn to_text(found: &Forecast) -> String {
         text += &line("loading endgames", loading);
     }
     text += &line("wall time", duration(found.wall_seconds));
+    text
+}
 
-    text += "\n  edges  % of graphs  % P1-win  samples  time each  core-hours  known\n";
+/// A table of all numbers of edges.
+fn by_size(found: &Forecast) -> String {
+    let mut text =
+        "\n  edges  % of graphs  % P1-win  samples  time each  core-hours  known\n".to_owned();
     for stratum in &found.strata {
         text += &format!(
             "  {:>5}  {:>11}  {:>8.1}  {:>7}  {:>9}  {:>10.4}  {}\n",
@@ -233,11 +265,18 @@ fn to_text(found: &Forecast) -> String {
             stratum.status
         );
     }
-    if !found.endgames.is_empty() {
-        text +=
-            "\nthe same samples from other endgames, without deciding any again; extrapolated\n";
-        text += "  edges  graphs     memory      loading     deciding           wall time\n";
+    text
+}
+
+/// A table of what the same samples cost from other endgames, if there are any.
+fn other_endgames(found: &Forecast) -> String {
+    if found.endgames.is_empty() {
+        return String::new();
     }
+    let mut text =
+        "\nthe same samples from other endgames, without deciding any again; extrapolated\n"
+            .to_owned();
+    text += "  edges  graphs     memory      loading     deciding           wall time\n";
     for endgame in &found.endgames {
         text += &format!(
             "  {:>5}  {:<9.2e}  {:<10}  {:<10}  {:<17}  {}\n",

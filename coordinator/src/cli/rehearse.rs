@@ -136,10 +136,7 @@ impl RehearseCommand {
             log::say("trailtrap: stopped; nothing is kept of a rehearsal");
             return Ok(ExitCode::from(EXIT_STOPPED));
         };
-        terminal::print(&match self.json {
-            true => serde_json::to_string(&rehearsed)? + "\n",
-            false => to_text(&rehearsed),
-        })?;
+        terminal::print_as(self.json, &rehearsed, || to_text(&rehearsed))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -240,7 +240,7 @@ fn graphs_of(solved: &SolvedUnit) -> f64 {
 }
 
 fn pairs_of(plan: &Plan, solved: &SolvedUnit) -> f64 {
-    graphs_of(solved) * plan.shards[solved.unit.shard as usize].size as f64
+    graphs_of(solved) * plan.shard_of(solved.unit).size as f64
 }
 
 /// What one of many things takes, and what a unit of them takes beside, from numbers of things in

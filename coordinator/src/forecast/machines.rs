@@ -147,10 +147,20 @@ pub struct Lease {
     stage: Stage,
     /// What its graphs take of its worker's room.
     room: u64,
+    work: Work,
+}
+
+/// What a lease takes.
+#[derive(Clone, Copy, Default)]
+struct Work {
     /// Bytes that are fetched, made, and read by trials.
     read: f64,
     made: f64,
     tried: f64,
+    /// Of those that are made: bytes in units of which records are tried, on average, and bytes
+    /// that come through the coordinator.
+    made_in_tried: f64,
+    through_coordinator: f64,
     /// Seconds of a core to solve it, for the coordinator to send what it reads, take it in and count
     /// it again, for another worker to count it, and for the coordinator to try records.
     solving: f64,
@@ -295,70 +305,29 @@ impl Machines {
     /// taken for it: what it will read and make.
     pub fn begin(&mut self, worker: usize, units: Vec<Unit>, taken: u64) -> Lease {
         let order = self.order();
-        let OrderInWork { plan, graphs, .. } = &*order;
-        let Calibration { make, recount, .. } = self.calibration;
-        let Calibration { unit: each_unit, make_unit, recount_unit, .. } = self.calibration;
-        let (mut read, mut made, mut tried) = (0.0, 0.0, 0.0);
-        let (mut solving, mut counting, mut trying) = (0.0, 0.0, 0.0);
-        let (mut elsewhere, mut through_coordinator, mut made_in_tried) = (0.0, 0.0, 0.0);
+        let plan = &order.plan;
         let in_work = units.iter().map(|&unit| plan.graphs(unit)).sum();
         let of_one_shard = memory::graphs_of_one_shard(plan, &units);
         let allowance_bytes = self.rooms[worker].allowance_bytes(self.cluster.cores, of_one_shard);
         let looked_up = LookedUp::of(plan, &units, allowance_bytes);
         let taken = self.rooms[worker].lease(taken, in_work, looked_up);
         self.give_to_cache(&order, worker, units.first().map_or(0, |unit| plan.turn(unit.shard)));
+        let mut work = Work::default();
         for together in units.chunk_by(|one, other| one.shard == other.shard) {
-            let shard = &plan.shards[together[0].shard as usize];
-            let count = graphs[together[0].shard as usize] / f64::from(shard.parts);
-            let all = count * together.len() as f64;
-            let bytes = all * stored_entry(plan, shard, graphs[together[0].shard as usize]);
-            let again = together.len() < shard.parts as usize;
-            let of_shard = (together[0].shard, all);
-            let input = self.read(&order, worker, of_shard, again, allowance_bytes);
-            read += input.read;
-            let parts = together.len() as f64;
-            let solved = all * shard.size as f64 * input.pair + parts * each_unit;
-            self.solved_seconds += solved;
-            solving += solved + input.loading + all * make + parts * make_unit;
-            made += bytes;
-            let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
-            let (evidence, reading) =
-                Odds::of(plan, together[0], whole, self.question.trial_rate, is_own);
-            for odds in evidence.into_iter().chain([reading]) {
-                let records = odds.unit * odds.records_of(whole) as f64;
-                trying += records * parts * TRIED_RECORD;
-            }
-            tried += tried_bytes(plan, shard, reading, count, input.predecessors) * parts;
-            let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
-            let counted = if is_own { 1.0 - untried } else { 1.0 };
-            let again_seconds = all * recount + parts * recount_unit;
-            if !is_own && self.cluster.depot.is_some() {
-                let looked_up = bytes / LOOKED_UP_BYTES;
-                let seconds = again_seconds + looked_up;
-                // Another worker counts what lies in files, unless records of it are tried.
-                let is_named =
-                    self.workers.len() > 1 && bytes / parts >= LEAST_COUNTED_BYTES as f64;
-                let here = if is_named { 1.0 - untried } else { 1.0 };
-                // Names and lists of wins are written here, whoever counts.
-                counting += here * seconds + (1.0 - here) * looked_up;
-                elsewhere += (1.0 - here) * seconds;
-                through_coordinator += here * bytes;
-            } else {
-                counting += counted * again_seconds;
-                through_coordinator += bytes;
-            }
-            self.taken.units_tried += (1.0 - untried) * parts;
-            made_in_tried += (1.0 - untried) * bytes;
+            self.add_units(&mut work, &order, worker, together, allowance_bytes);
         }
         // The cores of one process are those that solve, and it counts again only what is tried.
         match self.cluster.nodes {
             Some(_) => {
-                counting += units.len() as f64 * HANDLED_UNIT;
+                work.counting += units.len() as f64 * HANDLED_UNIT;
                 if self.cluster.depot.is_none() {
-                    counting += made / TAKEN_IN_BYTES + read / SENT_BYTES;
+                    work.counting += work.made / TAKEN_IN_BYTES + work.read / SENT_BYTES;
                 }
             }
-            None => solving += std::mem::take(&mut counting) + tried / TRIED_BYTES + trying,
+            None => {
+                let counting = std::mem::take(&mut work.counting);
+                work.solving += counting + work.tried / TRIED_BYTES + work.trying;
+            }
         }
         let room = &self.rooms[worker];
         let memory = self.cluster.memory;
@@ -368,31 +337,72 @@ impl Machines {
         result.worker_memory = result.worker_memory.max(at_once);
         result.leases += 1;
         // Both rounded, so that all that is made is no less than all of it that is tried.
-        result.bytes_made += made.round() as u64;
-        result.bytes_in_units_tried += made_in_tried.round();
-        result.bytes_read += read.round() as u64;
-        result.bytes_read_by_trials += tried.round() as u64;
-        result.busy.solving_core_seconds += solving;
-        result.busy.counting_core_seconds += counting;
-        result.busy.counting_elsewhere_core_seconds += elsewhere;
+        result.bytes_made += work.made.round() as u64;
+        result.bytes_in_units_tried += work.made_in_tried.round();
+        result.bytes_read += work.read.round() as u64;
+        result.bytes_read_by_trials += work.tried.round() as u64;
+        result.busy.solving_core_seconds += work.solving;
+        result.busy.counting_core_seconds += work.counting;
+        result.busy.counting_elsewhere_core_seconds += work.elsewhere;
         if self.cluster.nodes.is_some() {
-            let sent = if self.cluster.depot.is_some() { 0.0 } else { read };
-            result.bytes_through_coordinator += (sent + through_coordinator).round() as u64;
+            let sent = if self.cluster.depot.is_some() { 0.0 } else { work.read };
+            result.bytes_through_coordinator += (sent + work.through_coordinator).round() as u64;
         }
-        let stage = Stage::Read;
-        Lease {
-            worker,
-            units,
-            stage,
-            room: taken,
-            read,
-            made,
-            tried,
-            solving,
-            counting,
-            elsewhere,
-            trying,
+        Lease { worker, units, stage: Stage::Read, room: taken, work }
+    }
+
+    /// Adds to the work of a lease what units of one shard take, with so much room for tables.
+    fn add_units(
+        &mut self,
+        work: &mut Work,
+        order: &OrderInWork,
+        worker: usize,
+        together: &[Unit],
+        allowance_bytes: usize,
+    ) {
+        let OrderInWork { plan, graphs, .. } = order;
+        let Calibration { make, recount, .. } = self.calibration;
+        let Calibration { unit: each_unit, make_unit, recount_unit, .. } = self.calibration;
+        let shard = &plan.shards[together[0].shard as usize];
+        let count = graphs[together[0].shard as usize] / f64::from(shard.parts);
+        let all = count * together.len() as f64;
+        let bytes = all * stored_entry(plan, shard, graphs[together[0].shard as usize]);
+        let again = together.len() < shard.parts as usize;
+        let of_shard = (together[0].shard, all);
+        let input = self.read(order, worker, of_shard, again, allowance_bytes);
+        work.read += input.read;
+        let parts = together.len() as f64;
+        let solved = all * shard.size as f64 * input.pair + parts * each_unit;
+        self.solved_seconds += solved;
+        work.solving += solved + input.loading + all * make + parts * make_unit;
+        work.made += bytes;
+        let (is_own, whole) = (self.cluster.nodes.is_none(), count.ceil() as u64);
+        let (evidence, reading) =
+            Odds::of(plan, together[0], whole, self.question.trial_rate, is_own);
+        for odds in evidence.into_iter().chain([reading]) {
+            let records = odds.unit * odds.records_of(whole) as f64;
+            work.trying += records * parts * TRIED_RECORD;
         }
+        work.tried += tried_bytes(plan, shard, reading, count, input.predecessors) * parts;
+        let untried = evidence.map_or(1.0, |odds| 1.0 - odds.unit) * (1.0 - reading.unit);
+        let counted = if is_own { 1.0 - untried } else { 1.0 };
+        let again_seconds = all * recount + parts * recount_unit;
+        if !is_own && self.cluster.depot.is_some() {
+            let looked_up = bytes / LOOKED_UP_BYTES;
+            let seconds = again_seconds + looked_up;
+            // Another worker counts what lies in files, unless records of it are tried.
+            let is_named = self.workers.len() > 1 && bytes / parts >= LEAST_COUNTED_BYTES as f64;
+            let here = if is_named { 1.0 - untried } else { 1.0 };
+            // Names and lists of wins are written here, whoever counts.
+            work.counting += here * seconds + (1.0 - here) * looked_up;
+            work.elsewhere += (1.0 - here) * seconds;
+            work.through_coordinator += here * bytes;
+        } else {
+            work.counting += counted * again_seconds;
+            work.through_coordinator += bytes;
+        }
+        self.taken.units_tried += (1.0 - untried) * parts;
+        work.made_in_tried += (1.0 - untried) * bytes;
     }
 
     /// Seconds of a core that solving the order in work has taken, without loading what is read.
@@ -413,7 +423,7 @@ impl Machines {
     /// Takes a lease, which has come to its stage now, to the next one: when it has come there.
     pub fn advance(&mut self, lease: &mut Lease, now: f64) -> f64 {
         let Cluster { nodes, cores, memory, network, disk, depot, .. } = self.cluster;
-        let Lease { read, made, tried, solving, counting, elsewhere, trying, .. } = *lease;
+        let Work { read, made, tried, solving, counting, elsewhere, trying, .. } = lease.work;
         let (is_remote, cores) = (nodes.is_some(), cores as f64);
         if lease.stage == if is_remote { Stage::Return } else { Stage::Try } {
             lease.room = self.rooms[lease.worker].solved(lease.room);
@@ -568,7 +578,7 @@ impl Machines {
     fn keep(&mut self, worker: usize, unit: Unit) {
         let order = self.order();
         let OrderInWork { plan, graphs, readers, .. } = &*order;
-        let shard = &plan.shards[unit.shard as usize];
+        let shard = plan.shard_of(unit);
         let entry = entry_bytes(plan.layout, plan.order) as f64;
         let now = self.workers[worker].now;
         if readers.next(unit.shard, now) == NEVER {

@@ -176,7 +176,7 @@ pub fn simulate(question: &Question, calibration: Calibration, cluster: Cluster)
     });
     let (largest, uncached) =
         inputs.fold((0, 0), |(largest, sum), (one, all)| (one.max(largest), sum + all));
-    let units = plan.shards.iter().map(|shard| u64::from(shard.parts)).sum();
+    let units = plan.unit_count();
     Forecast {
         order: goal.order,
         max_size: plan.limit(),
@@ -313,9 +313,7 @@ impl Census {
         let done = self.done.minimal as f64;
         most(minimal, done + self.parents_bytes + records + alive + wins(slots));
     }
-}
 
-impl Census {
     /// Ends an order: what stays of it is the next one's parents, and what is kept.
     fn close(&mut self, store: StoreInWork) {
         let Totals { records, slots, outcomes, outcomes_alive, .. } = store.totals;
@@ -372,7 +370,7 @@ impl<'a> StoreInWork<'a> {
 
     /// A unit of a shard of so many graphs is durable.
     fn add(&mut self, graphs: f64, unit: Unit) {
-        let parts = f64::from(self.plan.shards[unit.shard as usize].parts);
+        let parts = f64::from(self.plan.shard_of(unit).parts);
         let (slots, outcomes) = self.stored(unit.shard, graphs);
         let totals = &mut self.totals;
         totals.records += RECORD_BYTES as f64;

@@ -445,7 +445,7 @@ impl Crew {
             let waited = state.opening.take().map(|(since, _)| since.elapsed());
             state.tally.openings.extend(waited.map(|waited| waited.as_secs_f64()));
             state.machines.begin_order(&plan);
-            state.units_left = plan.shards.iter().map(|shard| shard.parts as usize).sum();
+            state.units_left = plan.unit_count() as usize;
             state.accepted.clear();
             state.plan = Some(plan);
         }

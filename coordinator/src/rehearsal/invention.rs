@@ -58,7 +58,7 @@ impl Invention {
         graphs: f64,
         elapsed: Duration,
     ) -> (wire::UnitResult, Vec<Block>) {
-        let shard = &plan.shards[unit.shard as usize];
+        let shard = plan.shard_of(unit);
         let parts = u128::from(shard.parts);
         let mut statistics = self.statistics.clone();
         statistics.classes.all.graphs = (graphs / f64::from(shard.parts)) as u128;

@@ -150,13 +150,10 @@ impl Rehearsal {
         let Rehearsal { question, forecast, speed, .. } = self;
         let invention = Invention::new(question.game, Kernel::best())?;
         let machines = Machines::new(*question, forecast.calibration, forecast.cluster);
-        let workers = forecast.cluster.workers() as u32;
-        let least = LEAST_LEASE.max(LEAST_LEASE_EACH.saturating_mul(workers));
-        let lease_term = self.lease.max(least.min(self.lease).mul_f64(*speed));
         let options = CensusOptions {
             game: Some(question.game),
             plan: question.options,
-            lease_term,
+            lease_term: self.lease_term(),
             ..CensusOptions::new(question.goal)
         };
         let (coordinator, workers) = (runtime("coordinator")?, runtime(WORKERS)?);
@@ -184,18 +181,12 @@ impl Rehearsal {
             Crew::new(address, census.clone(), machines, invention, clock, losses, stop.clone());
         drop(hold);
         let mut crew_at_work = workers.spawn(crew.clone().work());
-        let (mut memory, pairs) = (machine::Memory::default(), self.pairs());
-        while !census.has_ended() && !stop.is_cancelled() && !crew_at_work.is_finished() {
-            if server.is_finished() {
-                break;
-            }
-            memory.look();
-            let progress = census.progress();
-            let before: u64 = pairs[..progress.order.saturating_sub(1)].iter().sum();
-            // Between two orders nothing is said of the pairs that are done.
-            done.fetch_max(before + progress.pairs_done, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let memory = self.watch(&census, done, || {
+            census.has_ended()
+                || stop.is_cancelled()
+                || crew_at_work.is_finished()
+                || server.is_finished()
+        });
         let (wall_seconds, elapsed) = (crew.now(), start.elapsed());
         let is_complete = census.is_complete();
         // Workers hear of the end before they are stopped.
@@ -224,13 +215,55 @@ impl Rehearsal {
         if !is_complete {
             return Ok(None);
         }
+        let cpu = (cpu, workers_cpu);
+        Ok(Some(self.rehearsed(&crew, wall_seconds, elapsed, cpu, memory.most())))
+    }
+
+    /// For how long leases last by the clock of the census: on this machine, not too short a time.
+    fn lease_term(&self) -> Duration {
+        let workers = self.forecast.cluster.workers() as u32;
+        let least = LEAST_LEASE.max(LEAST_LEASE_EACH.saturating_mul(workers));
+        self.lease.max(least.min(self.lease).mul_f64(self.speed))
+    }
+
+    /// Waits until it is over, and counts in `done` how many pairs are done meanwhile; the most
+    /// memory that this process was seen to have.
+    fn watch(
+        &self,
+        census: &Census,
+        done: &AtomicU64,
+        is_over: impl Fn() -> bool,
+    ) -> machine::Memory {
+        let (mut memory, pairs) = (machine::Memory::default(), self.pairs());
+        while !is_over() {
+            memory.look();
+            let progress = census.progress();
+            let before: u64 = pairs[..progress.order.saturating_sub(1)].iter().sum();
+            // Between two orders nothing is said of the pairs that are done.
+            done.fetch_max(before + progress.pairs_done, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        memory
+    }
+
+    /// What it has shown: with what the crew tells, the time in the census and on this machine,
+    /// seconds of a core in all and of the workers, and bytes of memory.
+    fn rehearsed(
+        &self,
+        crew: &Crew,
+        wall_seconds: f64,
+        elapsed: Duration,
+        (cpu, workers_cpu): (f64, Option<f64>),
+        memory: Option<u64>,
+    ) -> Rehearsed {
+        let Rehearsal { forecast, speed, .. } = self;
         let taken = crew.machines(Machines::taken);
         let Tally { counts, openings, deliveries, heartbeats } = crew.tally();
         let (calls, calls_repeated) = crew.calls();
         let cores = (forecast.cluster.workers() * forecast.cluster.cores) as f64;
-        Ok(Some(Rehearsed {
+        Rehearsed {
             speed: *speed,
-            lease_seconds: lease_term.as_secs_f64(),
+            lease_seconds: self.lease_term().as_secs_f64(),
             wall_seconds,
             elapsed_seconds: elapsed.as_secs_f64(),
             opening_seconds: openings.iter().sum(),
@@ -246,9 +279,9 @@ impl Rehearsal {
             heartbeat_seconds: half_and_most(heartbeats),
             coordinator_cpu_seconds: workers_cpu.map(|workers| cpu - workers),
             workers_cpu_seconds: workers_cpu,
-            memory: memory.most(),
+            memory,
             forecast: forecast.clone(),
-        }))
+        }
     }
 }
 

@@ -11,11 +11,11 @@
 //! ([`Claims`]).
 
 mod claims;
-pub mod cost;
+mod cost;
 pub mod endgame;
 pub mod plan;
-pub mod report;
-pub mod strata;
+mod report;
+mod strata;
 mod verdicts;
 
 use std::{
@@ -465,7 +465,7 @@ impl<'a> Run<'a> {
         let rest = |i: usize| units(self.drawn[i].stratum, first[i], totals[i]);
         let main_units: Vec<Unit> = (0..totals.len()).flat_map(rest).collect();
         let cost = |unit: &Unit| {
-            let place = self.drawn.iter().position(|drawn| drawn.stratum == unit.stratum);
+            let place = self.place_of(unit.stratum);
             place.map_or(1.0, |i| pilots[i].nodes as f64 / pilots[i].samples as f64)
         };
         main.decide(&main_units, "sample", &cost)?;
@@ -477,6 +477,11 @@ impl<'a> Run<'a> {
         let all: Vec<Unit> = pilot.into_iter().chain(main_units).collect();
         let rechecked = self.recheck(recheck, &all, &cost, &verdicts)?;
         Ok((verdicts, rechecked))
+    }
+
+    /// The place of a stratum among those that graphs are drawn from.
+    fn place_of(&self, stratum: Stratum) -> Option<usize> {
+        self.drawn.iter().position(|drawn| drawn.stratum == stratum)
     }
 
     /// Finds a share of the verdicts again in another way; how many.
@@ -522,7 +527,7 @@ impl<'a> Run<'a> {
         sweep(&self.directory, &kind)?;
         let mut rechecked = 0;
         for UnitWork { unit, indices } in work {
-            let stratum = self.drawn.iter().position(|drawn| drawn.stratum == unit.stratum);
+            let stratum = self.place_of(unit.stratum);
             let found = self.read_unit(&kind, &unit, &indices)?;
             for verdict in found {
                 rechecked += 1;
@@ -691,10 +696,8 @@ fn sweep(directory: &Path, kind: &str) -> Result<(), SampleError> {
     at(directory, replacement::sweep(&directory.join(PARAMETERS)))?;
     for kind in [Path::new(kind), &Path::new(CHECKSUMS).join(kind)] {
         let entries = WalkDir::new(directory.join(kind)).into_iter().filter_map(Result::ok);
-        let is_unfinished =
-            |path: &Path| path.extension().is_some_and(|e| e == replacement::EXTENSION);
         for entry in entries.filter(|entry| entry.file_type().is_file()) {
-            if is_unfinished(entry.path()) {
+            if replacement::is_unfinished(entry.path()) {
                 // Whoever wrote it may have done so meanwhile.
                 let _ = fs::remove_file(entry.path());
             }

@@ -76,7 +76,7 @@ struct Arriving<'a> {
 impl<'a> Unpacking<'a> {
     /// Nothing yet of these units of a plan.
     pub fn new(plan: &'a Plan, units: &[Unit], author: Author) -> Self {
-        let blocks = |unit: &Unit| 3 << plan.shards[unit.shard as usize].bucket_bits;
+        let blocks = |&unit: &Unit| 3 << plan.shard_of(unit).bucket_bits;
         Unpacking {
             plan,
             author,

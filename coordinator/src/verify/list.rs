@@ -20,6 +20,8 @@ use trailtrap_shared::{
     play,
 };
 
+use super::MOST_POSITIONS;
+
 /// What a file begins with that `gzip` has made.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
@@ -139,7 +141,7 @@ impl CheckedList {
                 continue;
             }
             let graph = graph6::decode(&line)?;
-            if graph.size() <= max_size && (class == Class::All || class.contains(&graph)) {
+            if graph.size() <= max_size && class.contains(&graph) {
                 let (number, text) = (number + 1, String::from_utf8_lossy(text));
                 bail!("line {number}: {text} is not among the P1-wins of the census");
             }
@@ -149,107 +151,42 @@ impl CheckedList {
     }
 
     fn parse(
-        mut text: impl BufRead,
+        text: impl BufRead,
         class: Class,
         sample: usize,
         seed: u64,
         largest_size: usize,
     ) -> anyhow::Result<Self> {
-        let mut list = CheckedList {
-            order: 0,
-            by_size: Vec::new(),
-            bytes: 0,
-            sha256: String::new(),
-            largest_size,
-            drawn: Vec::new(),
+        let mut reading = Reading {
+            text,
+            number: 0,
+            last: Vec::new(),
+            sha256: Sha256::new(),
+            sample,
+            random: Random(seed),
+            candidates: 0,
+            list: CheckedList {
+                order: 0,
+                by_size: Vec::new(),
+                bytes: 0,
+                sha256: String::new(),
+                largest_size,
+                drawn: Vec::new(),
+            },
         };
-        let mut sha256 = Sha256::new();
-        let mut random = Random(seed);
         let largest_order = class.largest_order();
-        let (mut number, mut candidates) = (0, 0);
-        let mut last: Vec<u8> = Vec::new();
         loop {
-            let mut lines: Vec<Vec<u8>> = Vec::new();
-            while lines.len() < LINES {
-                let mut line = Vec::new();
-                let read = text.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line);
-                let read = read.context("cannot read on: the list is damaged or cut short")?;
-                if read == 0 {
-                    break;
-                }
-                sha256.update(&line);
-                list.bytes += read as u64;
-                if line.pop() != Some(b'\n') {
-                    let at = number + lines.len() + 1;
-                    if read as u64 == LINE_BYTES {
-                        // It may say itself what it is.
-                        graph6::decode(&line).map_err(|error| anyhow!("line {at}: {error}"))?;
-                        bail!("line {at}: longer than that of any graph");
-                    }
-                    bail!("line {at}: no line break: the list is cut short");
-                }
-                if number == 0 && lines.is_empty() && graph6::is_header(&line) {
-                    number = 1;
-                    continue;
-                }
-                lines.push(line);
-            }
+            let lines = reading.next_lines()?;
             if lines.is_empty() {
                 break;
             }
-            let check = |line: &Vec<u8>| -> Result<(Graph, u64), String> {
-                let graph = graph6::decode(line).map_err(|error| error.to_string())?;
-                if graph.order() == 0 {
-                    return Err("a graph without vertices, which nobody wins first".to_owned());
-                }
-                let of_class = class == Class::All
-                    || graph.order() <= largest_order && class.contains(&graph);
-                if !of_class {
-                    return Err(format!("a graph that does not belong to the class {class}"));
-                }
-                let labelling = nauty::label(&graph);
-                if labelling.canonical != graph {
-                    return Err("not in nauty's canonical labels".to_owned());
-                }
-                Ok((graph, labelling.automorphisms))
-            };
+            let check = |line: &Vec<u8>| check_line(line, class, largest_order);
             let checked: Vec<Result<(Graph, u64), String>> = lines.par_iter().map(check).collect();
             for (line, checked) in lines.into_iter().zip(checked) {
-                number += 1;
-                let (graph, automorphisms) =
-                    checked.map_err(|why| anyhow!("line {number}: {why}"))?;
-                let text = graph6::in_line(&line, number == 1);
-                ensure!(
-                    list.by_size.is_empty() || last[..] < *text,
-                    "line {number}: not greater than the line before: not sorted, or a graph \
-                     stands twice"
-                );
-                last = text.to_vec();
-                if list.by_size.is_empty() {
-                    list.order = graph.order();
-                    list.by_size = vec![Wins::default(); pairs(list.order) + 1];
-                }
-                ensure!(
-                    graph.order() == list.order,
-                    "line {number}: order {}, not {}",
-                    graph.order(),
-                    list.order
-                );
-                list.by_size[graph.size()].add(&graph, automorphisms);
-                if graph.size() <= largest_size {
-                    // Reservoir sampling (Vitter 1985): each candidate stays with equal
-                    // probability.
-                    candidates += 1;
-                    if list.drawn.len() < sample {
-                        list.drawn.push(graph);
-                    } else if let Some(place) =
-                        list.drawn.get_mut(random.below(candidates) as usize)
-                    {
-                        *place = graph;
-                    }
-                }
+                reading.take(&line, checked)?;
             }
         }
+        let Reading { sha256, mut list, .. } = reading;
         list.sha256 = hex::encode(sha256.finalize());
         Ok(list)
     }
@@ -271,7 +208,7 @@ impl CheckedList {
 
     fn search_by<S: Search>(&self) -> anyhow::Result<usize> {
         self.drawn.par_iter().with_max_len(1).try_for_each(|graph| {
-            let won = S::new(20_000_000).solve(graph)?.is_listed();
+            let won = S::new(MOST_POSITIONS).solve(graph)?.is_listed();
             ensure!(
                 won,
                 "{} is listed, but forward search says that P2 wins",
@@ -281,6 +218,110 @@ impl CheckedList {
         })?;
         Ok(self.drawn.len())
     }
+}
+
+/// A list that is being read.
+struct Reading<T> {
+    text: T,
+    /// How many lines were taken, a header among them.
+    number: usize,
+    /// The last of them.
+    last: Vec<u8>,
+    sha256: Sha256,
+    /// So many graphs are drawn, …
+    sample: usize,
+    random: Random,
+    /// … of so many as yet.
+    candidates: u64,
+    /// What was found in these lines.
+    list: CheckedList,
+}
+
+impl<T: BufRead> Reading<T> {
+    /// The next lines, without their breaks and without a header that stands alone; none at the
+    /// end of the text.
+    fn next_lines(&mut self) -> anyhow::Result<Vec<Vec<u8>>> {
+        let mut lines: Vec<Vec<u8>> = Vec::new();
+        while lines.len() < LINES {
+            let mut line = Vec::new();
+            let read = self.text.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line);
+            let read = read.context("cannot read on: the list is damaged or cut short")?;
+            if read == 0 {
+                break;
+            }
+            self.sha256.update(&line);
+            self.list.bytes += read as u64;
+            if line.pop() != Some(b'\n') {
+                let at = self.number + lines.len() + 1;
+                if read as u64 == LINE_BYTES {
+                    // It may say itself what it is.
+                    graph6::decode(&line).map_err(|error| anyhow!("line {at}: {error}"))?;
+                    bail!("line {at}: longer than that of any graph");
+                }
+                bail!("line {at}: no line break: the list is cut short");
+            }
+            if self.number == 0 && lines.is_empty() && graph6::is_header(&line) {
+                self.number = 1;
+                continue;
+            }
+            lines.push(line);
+        }
+        Ok(lines)
+    }
+
+    /// Takes the next line, and what [`check_line`] says of it.
+    fn take(&mut self, line: &[u8], checked: Result<(Graph, u64), String>) -> anyhow::Result<()> {
+        self.number += 1;
+        let (number, list) = (self.number, &mut self.list);
+        let (graph, automorphisms) = checked.map_err(|why| anyhow!("line {number}: {why}"))?;
+        let text = graph6::in_line(line, number == 1);
+        ensure!(
+            list.by_size.is_empty() || self.last[..] < *text,
+            "line {number}: not greater than the line before: not sorted, or a graph stands twice"
+        );
+        self.last = text.to_vec();
+        if list.by_size.is_empty() {
+            list.order = graph.order();
+            list.by_size = vec![Wins::default(); pairs(list.order) + 1];
+        }
+        ensure!(
+            graph.order() == list.order,
+            "line {number}: order {}, not {}",
+            graph.order(),
+            list.order
+        );
+        list.by_size[graph.size()].add(&graph, automorphisms);
+        if graph.size() <= list.largest_size {
+            // Reservoir sampling (Vitter 1985): each candidate stays with equal probability.
+            self.candidates += 1;
+            if list.drawn.len() < self.sample {
+                list.drawn.push(graph);
+            } else if let Some(place) =
+                list.drawn.get_mut(self.random.below(self.candidates) as usize)
+            {
+                *place = graph;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The graph of a line and how many automorphisms it has, if it is canonical and belongs to the
+/// class; or what is wrong with it.
+fn check_line(line: &[u8], class: Class, largest_order: usize) -> Result<(Graph, u64), String> {
+    let graph = graph6::decode(line).map_err(|error| error.to_string())?;
+    if graph.order() == 0 {
+        return Err("a graph without vertices, which nobody wins first".to_owned());
+    }
+    let of_class = class == Class::All || graph.order() <= largest_order && class.contains(&graph);
+    if !of_class {
+        return Err(format!("a graph that does not belong to the class {class}"));
+    }
+    let labelling = nauty::label(&graph);
+    if labelling.canonical != graph {
+        return Err("not in nauty's canonical labels".to_owned());
+    }
+    Ok((graph, labelling.automorphisms))
 }
 
 #[cfg(test)]

@@ -62,6 +62,9 @@ pub struct Verification {
 /// Nothing was found wrong, but not everything could be checked now.
 const EXIT_UNCHECKED: u8 = 75;
 
+/// A forward search of a graph gives up after so many positions.
+const MOST_POSITIONS: usize = 20_000_000;
+
 /// How much is checked.
 #[derive(Clone, Copy)]
 pub struct Drawing {

@@ -40,7 +40,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{counting::recount::AheadCounter, kernel::Solver};
 
-use super::{Check, Drawing, Findings};
+use super::{Check, Drawing, Findings, MOST_POSITIONS};
 use crate::terminal;
 
 /// Forward search takes 0.4 · 2^m positions.
@@ -134,7 +134,7 @@ impl<G: Game> Verifier<G> {
         let parents = contents_of_parents(&self.finished.store, &plan)?;
         let mut schedule = Schedule::new(plan.clone(), parents, recalled);
         if let Some(unit) = schedule.recall().stale.first() {
-            let sequence = plan.shards[unit.shard as usize].sequence;
+            let sequence = plan.shard_of(*unit).sequence;
             bail!(
                 "part {} of {sequence} was computed from partitions that are not there",
                 unit.part
@@ -147,7 +147,7 @@ impl<G: Game> Verifier<G> {
     /// Every unit of the plan has a record, and there are no others.
     fn units(&self) -> anyhow::Result<String> {
         let records = self.records()?;
-        let mut expected = self.all_units();
+        let mut expected: HashSet<Unit> = self.finished.plan.units().collect();
         for (unit, _) in records {
             ensure!(expected.remove(unit), "unit {unit:?} is recorded but not in the plan");
         }
@@ -599,7 +599,7 @@ impl<G: Game> Verifier<G> {
     fn search(&self, shard: &Shard, table: &BucketTable, i: usize) -> anyhow::Result<()> {
         let plan = &self.finished.plan;
         let graph = stored_graph(shard, table, i)?;
-        let won = G::Search::new(20_000_000).solve(&graph)?.is_listed();
+        let won = G::Search::new(MOST_POSITIONS).solve(&graph)?.is_listed();
         ensure!(
             won == plan.layout.is_listed(plan.order, table.record(i)),
             "{graph:?}: forward search says that {} wins",
@@ -674,8 +674,7 @@ impl<G: Game> Verifier<G> {
         let solver =
             Solver { game, kernel: Kernel::best(), allowance_bytes: 1 << 30, stop: &stop };
         self.for_each_in_turn("shards", &drawn, |&index| {
-            for part in 0..plan.shards[index].parts {
-                let unit = Unit { order: plan.order as u8, shard: index as u32, part };
+            for unit in plan.parts_of(index as u32) {
                 let solved = solver.solve(plan, unit, &source)?;
                 let summary = &solved.summary;
                 let record = records
@@ -683,7 +682,8 @@ impl<G: Game> Verifier<G> {
                     .with_context(|| format!("unit {unit:?} is not recorded"))?;
                 ensure!(
                     summary.digest == record.digest() && summary.statistics == record.statistics,
-                    "part {part} of {}: solved again it has digest {}, recorded is {}",
+                    "part {} of {}: solved again it has digest {}, recorded is {}",
+                    unit.part,
                     solved.sequence,
                     summary.digest,
                     record.digest()
@@ -716,18 +716,6 @@ impl<G: Game> Verifier<G> {
     fn shard_of(&self, unit: &Unit) -> anyhow::Result<&Shard> {
         let shard = self.finished.plan.shards.get(unit.shard as usize);
         shard.context("a record of no shard")
-    }
-
-    fn all_units(&self) -> HashSet<Unit> {
-        let plan = &self.finished.plan;
-        let units = plan.shards.iter().enumerate().flat_map(|(index, shard)| {
-            (0..shard.parts).map(move |part| Unit {
-                order: plan.order as u8,
-                shard: index as u32,
-                part,
-            })
-        });
-        units.collect()
     }
 
     fn for_each_unit(

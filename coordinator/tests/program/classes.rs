@@ -704,7 +704,7 @@ fn verify_misses_a_graph_of_a_class_that_nobody_counts() {
                 all.graphs > 1 && all.listed == 0
             })
             .expect("P2 wins two graphs with the same degrees");
-        let shard = &plan.shards[unit.shard as usize];
+        let shard = plan.shard_of(unit);
         let [keys, outcomes] = [Section::Keys, Section::Outcomes]
             .map(|section| store.block(shard, 0, 0, section).unwrap());
         let slots: Vec<u64> = keys.slots().skip(1).collect();

@@ -138,7 +138,7 @@ fn a_census_keeps_its_blocks_in_a_depot() {
     let record = store.order(9).unwrap().unwrap();
     let plan = plan(store.layout(), 9, &record).unwrap();
     for (unit, _) in store.units(9).unwrap() {
-        let shard = &plan.shards[unit.shard as usize];
+        let shard = plan.shard_of(unit);
         for section in Section::ALL {
             let block = store.block(shard, unit.part, 0, section).unwrap();
             let is_kept = kept.values().any(|bytes| bytes == block.bytes());

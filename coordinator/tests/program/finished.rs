@@ -198,35 +198,16 @@ fn remove_block(data: &Data, family: &str, order: u8) {
     db.delete_cf(blocks, key).unwrap();
 }
 
-/// The result of a unit, as a worker delivers it.
-fn computed(
-    unit: Unit,
-    sequence: DegreeSequence,
-    blocks: Vec<Block>,
-    record: UnitRecord,
-) -> Delivery {
-    Delivery {
-        unit,
-        sequence,
-        blocks,
-        record,
-        ahead: None,
-        told_ahead: None,
-        own: None,
-        named: Vec::new(),
-    }
-}
-
 /// All blocks of an order, unit by unit, with what is recorded.
 fn deliveries(store: &Store, order: usize) -> Vec<Delivery> {
     let record = store.order(order).unwrap().unwrap();
     let plan = plan(store.layout(), order, &record).unwrap();
     let delivery = |(unit, record): (Unit, UnitRecord)| {
-        let shard = &plan.shards[unit.shard as usize];
+        let shard = plan.shard_of(unit);
         let blocks = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
             Section::ALL.map(|section| store.block(shard, unit.part, bucket, section).unwrap())
         });
-        computed(unit, shard.sequence, blocks.collect(), record)
+        Delivery::new(unit, shard.sequence, blocks.collect(), record)
     };
     store.units(order).unwrap().into_iter().map(delivery).collect()
 }
@@ -686,7 +667,7 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     let blocks = (0..1 << shard.bucket_bits).flat_map(|bucket| {
         Section::ALL.map(|section| store.block(shard, 0, bucket, section).unwrap())
     });
-    let result = computed(unit, shard.sequence, blocks.collect(), record);
+    let result = Delivery::new(unit, shard.sequence, blocks.collect(), record);
     store.commit(&[Arc::new(result)], u64::MAX).unwrap();
     add_up(&store, 7);
     data
@@ -1518,7 +1499,7 @@ fn damaged_where(
         let unit = Unit { order: 7, shard: index, part: 0 };
         let blocks: Vec<Block> = table.to_blocks(0).into_iter().collect();
         let record: UnitRecord = store.unit(unit).unwrap().unwrap();
-        Arc::new(computed(unit, shard.sequence, blocks, record))
+        Arc::new(Delivery::new(unit, shard.sequence, blocks, record))
     });
     store.commit(&damaged.collect::<Vec<_>>(), u64::MAX).unwrap();
     data

@@ -113,7 +113,7 @@ impl Fetch for Fetched {
 
 /// Everything that a unit reads.
 fn inputs(plan: &Plan, unit: Unit) -> impl Iterator<Item = Wanted> {
-    let shard = &plan.shards[unit.shard as usize];
+    let shard = plan.shard_of(unit);
     let parents = shard.sequence.parents().into_iter();
     let buckets = shard.predecessors.iter().flat_map(|&predecessor| {
         let shard = &plan.shards[predecessor as usize];

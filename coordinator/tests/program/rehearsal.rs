@@ -44,7 +44,7 @@ fn is_empty(directory: &Path) -> bool {
 fn units(goal: Goal) -> u64 {
     let plans =
         (1..=goal.order).map(|n| Plan::up_to(TrailTrap::LAYOUT, n, SPLIT, goal.max_size(n)));
-    plans.flat_map(|plan| plan.shards).map(|shard| u64::from(shard.parts)).sum()
+    plans.map(|plan| plan.unit_count()).sum()
 }
 
 /// What a rehearsal to its end has shown.

@@ -18,7 +18,7 @@ pub mod group;
 pub mod hashed;
 mod lanes;
 pub mod many;
-pub mod number;
+pub(crate) mod number;
 pub mod reference;
 mod rounds;
 mod search;

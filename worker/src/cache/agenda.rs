@@ -11,7 +11,8 @@ use std::{
 use parking_lot::RwLock;
 use trailtrap_shared::plan::{Plan, Turn, Unit};
 
-use super::{BucketKey, retention::NEVER};
+use super::retention::NEVER;
+use crate::kernel::BucketKey;
 
 /// What tells a cache when values are read.
 pub(super) trait Turns<K> {

@@ -29,7 +29,7 @@ pub use self::{
 };
 
 use self::agenda::{Agenda, Turns};
-use crate::kernel::{SolvedUnit, Source, SourceError};
+use crate::kernel::{BucketKey, SolvedUnit, Source, SourceError};
 
 /// A source of blocks that are not in memory: a coordinator, a disk, or the files of a courier.
 pub trait Fetch: Send + Sync {
@@ -339,7 +339,7 @@ impl<F: Fetch> PartitionCache<F> {
     /// # Errors
     /// If the parts of a partition do not fit together.
     pub fn keep(&self, plan: &Plan, solved: &SolvedUnit) -> Result<(), SourceError> {
-        let shard = &plan.shards[solved.unit.shard as usize];
+        let shard = plan.shard_of(solved.unit);
         if self.tables.turns.next(&BucketKey::of(shard, 0)) == NEVER {
             return Ok(());
         }
@@ -376,24 +376,6 @@ impl<F: Fetch> PartitionCache<F> {
             self.tables.remove(&BucketKey::of(shard, bucket));
         }
         self.change_aside(|aside| aside.remove(shard));
-    }
-}
-
-/// A bucket of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BucketKey {
-    /// The degree sequence of the partition.
-    pub sequence: DegreeSequence,
-    /// The partition is split into 2^`bucket_bits` buckets.
-    pub bucket_bits: u8,
-    /// The bucket, below 2^`bucket_bits`.
-    pub bucket: u32,
-}
-
-impl BucketKey {
-    /// A bucket of the partition of a shard.
-    pub fn of(shard: &Shard, bucket: u32) -> Self {
-        BucketKey { sequence: shard.sequence, bucket_bits: shard.bucket_bits, bucket }
     }
 }
 
@@ -504,18 +486,12 @@ impl<F: Fetch> Source for PartitionCache<F> {
         self.parents.get_or_load(sequence, || only(self.load_parents(&[*sequence])?))
     }
 
-    fn table(
-        &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
-    ) -> Result<Arc<BucketTable>, SourceError> {
-        let key = BucketKey { sequence: *sequence, bucket_bits, bucket };
-        self.tables.get_or_load(&key, || only(self.load_tables(&[key])?))
+    fn table(&self, key: &BucketKey) -> Result<Arc<BucketTable>, SourceError> {
+        self.tables.get_or_load(key, || only(self.load_tables(&[*key])?))
     }
 
-    fn is_at_hand(&self, sequence: &DegreeSequence, bucket_bits: u8, bucket: u32) -> bool {
-        self.tables.holds(&BucketKey { sequence: *sequence, bucket_bits, bucket })
+    fn is_at_hand(&self, key: &BucketKey) -> bool {
+        self.tables.holds(key)
     }
 
     fn keeps(&self, bytes: usize) -> bool {
@@ -525,16 +501,13 @@ impl<F: Fetch> Source for PartitionCache<F> {
     /// A table that is not in the cache is not kept there. Who asks at the same time fetches it too.
     fn asked_table(
         &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
+        key: &BucketKey,
         asked: &Asked,
     ) -> Result<Arc<BucketTable>, SourceError> {
-        let key = BucketKey { sequence: *sequence, bucket_bits, bucket };
-        if let Some(table) = self.tables.get(&key) {
+        if let Some(table) = self.tables.get(key) {
             return Ok(table);
         }
-        let pairs = only(self.fetch_pairs(&[key])?)?;
+        let pairs = only(self.fetch_pairs(&[*key])?)?;
         Ok(Arc::new(BucketTable::of_asked(&pairs, asked)?))
     }
 
@@ -662,10 +635,11 @@ mod tests {
         let cache = PartitionCache::new(1 << 20, source);
         let mut asked = Asked::new(11, 0, 1);
         asked.ask(1 << 44);
-        let entries = || cache.asked_table(&sequence, 0, 0, &asked).unwrap().len();
+        let key = BucketKey { sequence, bucket_bits: 0, bucket: 0 };
+        let entries = || cache.asked_table(&key, &asked).unwrap().len();
         let fetched = || cache.fetch.1.load(Ordering::Relaxed);
         assert_eq!((entries(), entries(), fetched()), (0, 0, 2));
-        assert_eq!(cache.table(&sequence, 0, 0).unwrap().len(), 100);
+        assert_eq!(cache.table(&key).unwrap().len(), 100);
         assert_eq!((entries(), fetched()), (100, 3), "all of it is held");
     }
 
@@ -688,7 +662,7 @@ mod tests {
     fn each_part(plan: &Plan, mut observe: impl FnMut(&Shard, &SolvedUnit)) {
         let Plan { order, options, .. } = *plan;
         let observe = |solved: &SolvedUnit| {
-            observe(&plan.shards[solved.unit.shard as usize], solved);
+            observe(plan.shard_of(solved.unit), solved);
         };
         memory::each_unit_of(GameName::TrailTrap, Class::All, order, options, observe).unwrap();
     }

@@ -264,7 +264,7 @@ mod tests {
     fn what_cannot_be_counted_is_said() {
         let solved = Solved::new();
         let is_of_two = |(unit, blocks): &&(Unit, Vec<Block>)| {
-            solved.plan.shards[unit.shard as usize].parts > 1 && blocks[0].count > 0
+            solved.plan.shard_of(*unit).parts > 1 && blocks[0].count > 0
         };
         let (unit, blocks) = solved.units.iter().find(is_of_two).unwrap();
         let fails = |change: &dyn Fn(&mut CountTask)| {

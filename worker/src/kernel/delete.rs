@@ -12,7 +12,7 @@ use trailtrap_shared::{
     partition::{BucketTable, bucket_of_slot},
 };
 
-use super::{Source, SourceError, evidence::Witness};
+use super::{BucketKey, Source, SourceError, evidence::Witness};
 
 /// A partition one edge deletion away: which edges lead there, and its tables, of all buckets or
 /// of some.
@@ -101,7 +101,7 @@ impl Predecessor {
         witness: &mut Witness,
     ) -> Result<(), SourceError> {
         for bucket in 0..self.buckets() {
-            let table = source.table(&self.sequence, self.bucket_bits, bucket)?;
+            let table = source.table(&self.key(bucket))?;
             witness.look_at(&table, self.bucket_bits);
             self.tables.push(table);
         }
@@ -111,6 +111,11 @@ impl Predecessor {
     /// How many buckets it has.
     pub(super) fn buckets(&self) -> u32 {
         1 << self.bucket_bits
+    }
+
+    /// One of its buckets.
+    pub(super) fn key(&self, bucket: u32) -> BucketKey {
+        BucketKey { sequence: self.sequence, bucket_bits: self.bucket_bits, bucket }
     }
 
     /// Bytes of the tables that are held.

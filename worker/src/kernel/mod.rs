@@ -39,6 +39,24 @@ use trailtrap_shared::{
     play,
 };
 
+/// A bucket of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BucketKey {
+    /// The degree sequence of the partition.
+    pub sequence: DegreeSequence,
+    /// The partition is split into 2^`bucket_bits` buckets.
+    pub bucket_bits: u8,
+    /// The bucket, below 2^`bucket_bits`.
+    pub bucket: u32,
+}
+
+impl BucketKey {
+    /// A bucket of the partition of a shard.
+    pub fn of(shard: &Shard, bucket: u32) -> Self {
+        BucketKey { sequence: shard.sequence, bucket_bits: shard.bucket_bits, bucket }
+    }
+}
+
 /// Where a unit's input comes from.
 pub trait Source: Sync {
     /// The slots of all graphs with this degree sequence, whose order is one below that of the
@@ -48,19 +66,14 @@ pub trait Source: Sync {
     /// If they cannot be had.
     fn parents(&self, sequence: &DegreeSequence) -> Result<Arc<Vec<u64>>, SourceError>;
 
-    /// One of the 2^`bucket_bits` buckets of a finished partition.
+    /// The table of a bucket of a finished partition.
     ///
     /// # Errors
     /// If it cannot be had.
-    fn table(
-        &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
-    ) -> Result<Arc<BucketTable>, SourceError>;
+    fn table(&self, key: &BucketKey) -> Result<Arc<BucketTable>, SourceError>;
 
     /// Whether [`Source::table`] need not read a bucket.
-    fn is_at_hand(&self, _sequence: &DegreeSequence, _bucket_bits: u8, _bucket: u32) -> bool {
+    fn is_at_hand(&self, _key: &BucketKey) -> bool {
         false
     }
 
@@ -77,12 +90,10 @@ pub trait Source: Sync {
     /// As [`Source::table`].
     fn asked_table(
         &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
+        key: &BucketKey,
         _asked: &Asked,
     ) -> Result<Arc<BucketTable>, SourceError> {
-        self.table(sequence, bucket_bits, bucket)
+        self.table(key)
     }
 
     /// Which of the `graphs` graphs of a unit, by their places in the order of their slots, are to
@@ -160,6 +171,16 @@ pub struct SolvedUnit {
 }
 
 impl SolvedUnit {
+    /// How many graphs it has.
+    pub fn graphs(&self) -> u64 {
+        self.summary.statistics.classes.all.graphs as u64
+    }
+
+    /// Bytes of the slots and of the records in its blocks, without their heads.
+    pub fn stored_bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.stored_bytes()).sum()
+    }
+
     /// Keys, outcomes and wins of each bucket.
     pub fn blocks(&self) -> Vec<Block> {
         self.tables.iter().flat_map(|table| table.to_blocks(self.unit.part)).collect()

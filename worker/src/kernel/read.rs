@@ -13,20 +13,13 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use trailtrap_shared::{
-    graph::degree::DegreeSequence,
-    partition::{Asked, BucketTable},
-};
+use trailtrap_shared::partition::{Asked, BucketTable};
 
-use super::{SolveError, Source};
+use super::{BucketKey, SolveError, Source};
 
 /// A bucket of a predecessor that will be looked up in.
 pub(super) struct Bucket {
-    /// The degree sequence of the predecessor, which has 2^`bits` buckets.
-    pub(super) sequence: DegreeSequence,
-    pub(super) bits: u8,
-    /// Which of them it is.
-    pub(super) number: u32,
+    pub(super) key: BucketKey,
     /// About the bytes of its table.
     pub(super) bytes: usize,
     /// Of what is asked for, if the table need have no more.
@@ -76,9 +69,7 @@ impl<'a> ReadAhead<'a> {
     /// What `work` returns, beside which so many threads read; fewer if there is less that is not at
     /// hand, or if the system has no more.
     pub(super) fn beside<R>(&self, threads: usize, work: impl FnOnce() -> R) -> R {
-        let is_missing = |bucket: &&Bucket| {
-            !self.source.is_at_hand(&bucket.sequence, bucket.bits, bucket.number)
-        };
+        let is_missing = |bucket: &&Bucket| !self.source.is_at_hand(&bucket.key);
         let missing = self.state.lock().buckets.iter().filter(is_missing).count();
         thread::scope(|scope| {
             let _over = Over(self);
@@ -168,10 +159,9 @@ impl<'a> ReadAhead<'a> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(SolveError::Interrupted);
         }
-        let Bucket { sequence, bits, number, asked, .. } = bucket;
-        Ok(match asked {
-            Some(asked) => self.source.asked_table(sequence, *bits, *number, asked)?,
-            None => self.source.table(sequence, *bits, *number)?,
+        Ok(match &bucket.asked {
+            Some(asked) => self.source.asked_table(&bucket.key, asked)?,
+            None => self.source.table(&bucket.key)?,
         })
     }
 }
@@ -200,7 +190,10 @@ impl Drop for Over<'_> {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use trailtrap_shared::game::{Game, TrailTrap};
+    use trailtrap_shared::{
+        game::{Game, TrailTrap},
+        graph::degree::DegreeSequence,
+    };
 
     use super::{super::SourceError, *};
 
@@ -214,9 +207,9 @@ mod tests {
         asked: AtomicUsize,
     }
 
-    fn table(sequence: &DegreeSequence, bits: u8, number: u32) -> Arc<BucketTable> {
+    fn table(&BucketKey { sequence, bucket_bits, bucket }: &BucketKey) -> Arc<BucketTable> {
         let (layout, none) = (TrailTrap::LAYOUT, std::iter::empty());
-        Arc::new(BucketTable::new(layout, *sequence, bits, number, none, |_, _| {}))
+        Arc::new(BucketTable::new(layout, sequence, bucket_bits, bucket, none, |_, _| {}))
     }
 
     impl Source for Counted {
@@ -224,36 +217,29 @@ mod tests {
             Err("nothing is generated".into())
         }
 
-        fn table(
-            &self,
-            sequence: &DegreeSequence,
-            bits: u8,
-            number: u32,
-        ) -> Result<Arc<BucketTable>, SourceError> {
-            self.read[number as usize].fetch_add(1, Ordering::Relaxed);
-            match self.lost == Some(number) {
+        fn table(&self, key: &BucketKey) -> Result<Arc<BucketTable>, SourceError> {
+            self.read[key.bucket as usize].fetch_add(1, Ordering::Relaxed);
+            match self.lost == Some(key.bucket) {
                 true if self.panics => panic!("a bug"),
                 true => Err("it is lost".into()),
-                false => Ok(table(sequence, bits, number)),
+                false => Ok(table(key)),
             }
         }
 
         fn asked_table(
             &self,
-            sequence: &DegreeSequence,
-            bits: u8,
-            number: u32,
+            key: &BucketKey,
             _: &Asked,
         ) -> Result<Arc<BucketTable>, SourceError> {
             self.asked.fetch_add(1, Ordering::Relaxed);
-            self.table(sequence, bits, number)
+            self.table(key)
         }
     }
 
     fn buckets() -> Vec<Bucket> {
         let sequence = DegreeSequence::new(vec![1, 1, 0, 0]);
-        let bucket = |number| Bucket { sequence, bits: 3, number, bytes: 10, asked: None };
-        (0..8).map(bucket).collect()
+        let key = |bucket| BucketKey { sequence, bucket_bits: 3, bucket };
+        (0..8).map(|bucket| Bucket { key: key(bucket), bytes: 10, asked: None }).collect()
     }
 
     /// All come in their order, each read once, however many threads read and however little is held;

@@ -159,8 +159,7 @@ impl Input {
     }
 
     fn bucket(&self, number: u32) -> Bucket {
-        let Predecessor { sequence, bucket_bits: bits, .. } = self.predecessor;
-        Bucket { sequence, bits, number, bytes: self.bucket_bytes, asked: None }
+        Bucket { key: self.predecessor.key(number), bytes: self.bucket_bytes, asked: None }
     }
 
     /// One of its buckets, and what requests ask for of it; of all if it is so much, or the bucket so

@@ -32,7 +32,7 @@ use trailtrap_shared::{
     protocol::messages::Wanted,
 };
 
-use super::{Evidence, LookedUp, SolveError, Solver, Source, SourceError, readings};
+use super::{BucketKey, Evidence, LookedUp, SolveError, Solver, Source, SourceError, readings};
 use crate::{
     cache::{Fetch, PartitionCache},
     link::memory::{self, Memory},
@@ -190,14 +190,10 @@ impl Source for Lacking<'_> {
         self.memory.parents(sequence)
     }
 
-    fn table(
-        &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
-    ) -> Result<Arc<BucketTable>, SourceError> {
-        let table = self.memory.table(sequence, bucket_bits, bucket)?;
-        if *sequence != self.sequence {
+    fn table(&self, key: &BucketKey) -> Result<Arc<BucketTable>, SourceError> {
+        let table = self.memory.table(key)?;
+        let BucketKey { sequence, bucket_bits, bucket } = *key;
+        if sequence != self.sequence {
             return Ok(table);
         }
         let others: Vec<usize> =
@@ -208,7 +204,7 @@ impl Source for Lacking<'_> {
             record.copy_from_slice(&table.record(others[i])[..bytes]);
         };
         let layout = TrailTrap::LAYOUT;
-        Ok(Arc::new(BucketTable::new(layout, *sequence, bucket_bits, bucket, slots, record)))
+        Ok(Arc::new(BucketTable::new(layout, sequence, bucket_bits, bucket, slots, record)))
     }
 }
 
@@ -254,9 +250,8 @@ fn each_deletion_is_labelled_once_however_little_is_held() {
         let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
         let mut results = vec![Summary::default(); 8];
         memory::census_with(8, cut, &solver, &mut |plan, solved| {
-            let size = plan.shards[solved.unit.shard as usize].size as u64;
-            let graphs = solved.summary.statistics.classes.all.graphs as u64;
-            assert_eq!(solved.labellings, graphs * size, "{:?}", solved.unit);
+            let size = plan.shard_of(solved.unit).size as u64;
+            assert_eq!(solved.labellings, solved.graphs() * size, "{:?}", solved.unit);
             results[plan.order - 1] += &solved.summary;
         })
         .unwrap();
@@ -306,14 +301,9 @@ impl Source for Watched<'_> {
         self.memory.parents(sequence)
     }
 
-    fn table(
-        &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
-    ) -> Result<Arc<BucketTable>, SourceError> {
+    fn table(&self, key: &BucketKey) -> Result<Arc<BucketTable>, SourceError> {
         self.tables_read.fetch_add(1, Ordering::Relaxed);
-        self.memory.table(sequence, bucket_bits, bucket)
+        self.memory.table(key)
     }
 
     fn keeps(&self, bytes: usize) -> bool {
@@ -322,13 +312,11 @@ impl Source for Watched<'_> {
 
     fn asked_table(
         &self,
-        sequence: &DegreeSequence,
-        bucket_bits: u8,
-        bucket: u32,
+        key: &BucketKey,
         asked: &Asked,
     ) -> Result<Arc<BucketTable>, SourceError> {
-        let whole = self.table(sequence, bucket_bits, bucket)?;
-        let table = self.cache.asked_table(sequence, bucket_bits, bucket, asked)?;
+        let whole = self.table(key)?;
+        let table = self.cache.asked_table(key, asked)?;
         self.left_out.fetch_add(whole.len() - table.len(), Ordering::Relaxed);
         Ok(table)
     }
@@ -361,9 +349,9 @@ fn parts_together_are_the_parts() {
                 assert_eq!(solved.summary, expected.summary);
                 assert_eq!(solved.blocks(), expected.blocks());
             }
-            let graphs = solved.iter().map(|s| s.summary.statistics.classes.all.graphs as u64);
+            let graphs: u64 = solved.iter().map(|solved| solved.graphs()).sum();
             let labellings: u64 = solved.iter().map(|solved| solved.labellings).sum();
-            assert_eq!(labellings, graphs.sum::<u64>() * shard.size as u64);
+            assert_eq!(labellings, graphs * shard.size as u64);
             left_out += alone.left_out.load(Ordering::Relaxed);
             let read = together.tables_read.into_inner();
             if allowance_bytes == usize::MAX {
@@ -423,9 +411,9 @@ fn evidence_is_what_drawn_graphs_lead_to() {
     let plan = Plan::new(TrailTrap::LAYOUT, 7, cut);
     let record = |graph: &Graph| {
         let (sequence, slot) = (DegreeSequence::of(graph), slot_of(graph));
-        let bits = plan.shards[plan.find(&sequence).unwrap() as usize].bucket_bits;
-        let bucket = bucket_of_slot(7, slot, bits) as u32;
-        let table = memory.table(&sequence, bits, bucket).unwrap();
+        let shard = &plan.shards[plan.find(&sequence).unwrap() as usize];
+        let bucket = bucket_of_slot(7, slot, shard.bucket_bits) as u32;
+        let table = memory.table(&BucketKey::of(shard, bucket)).unwrap();
         let record = table.look_up(slot, table.locate(slot)).unwrap();
         let record = record[..plan.layout.record_bytes(7)].to_vec();
         ((sequence, slot), record)

@@ -48,7 +48,7 @@ use crate::{
     cache::Fetch,
     kernel::{SolvedUnit, SourceError},
     link::{
-        Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, delivery,
+        Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, abandon, delivery,
         grpc::{GrpcLink, PlanKeeper},
     },
     process::{
@@ -129,7 +129,7 @@ impl From<OfflineError> for LinkError {
         match error {
             OfflineError::Differ(error) => error,
             OfflineError::Io { .. } => LinkError::Lost(log::explained(&error.into())),
-            _ => LinkError::Refused(log::explained(&error.into())),
+            _ => LinkError::refused(error),
         }
     }
 }
@@ -142,12 +142,17 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
 /// system that refuses.
 fn reading(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
     move |source| {
-        let path = path.to_owned();
-        match source.kind() == io::ErrorKind::NotFound || open::is_of_the_system(&source) {
-            true => OfflineError::Io { path, source },
-            false => OfflineError::Damaged { path, what: source.to_string() },
+        let is_missing = source.kind() == io::ErrorKind::NotFound;
+        match is_missing || open::is_of_the_system(&source) {
+            true => at(path)(source),
+            false => damaged(path, source),
         }
     }
+}
+
+/// That a file holds something else than it should.
+fn damaged(path: &Path, what: impl ToString) -> OfflineError {
+    OfflineError::Damaged { path: path.to_owned(), what: what.to_string() }
 }
 
 /// Writes a file that nobody sees before it is complete. Others may write it too.
@@ -226,9 +231,7 @@ impl Patience {
             read => read.map(Some),
         });
         read.map_err(|error| match error {
-            OfflineError::Io { source, .. } => {
-                OfflineError::Damaged { path: path.to_owned(), what: source.to_string() }
-            }
+            OfflineError::Io { source, .. } => damaged(path, source),
             other => other,
         })
     }
@@ -261,11 +264,7 @@ fn next<M: Message + Default>(path: &Path, bytes: &mut &[u8]) -> Result<Option<M
     if bytes.is_empty() {
         return Ok(None);
     }
-    let damaged = |error: prost::DecodeError| OfflineError::Damaged {
-        path: path.to_owned(),
-        what: error.to_string(),
-    };
-    M::decode_length_delimited(bytes).map(Some).map_err(damaged)
+    M::decode_length_delimited(bytes).map(Some).map_err(|error| damaged(path, error))
 }
 
 /// The files of a directory with this extension whose names begin with a number, by number.
@@ -292,6 +291,35 @@ fn left_files(directory: &Path) -> Result<Vec<PathBuf>, OfflineError> {
     Ok(left)
 }
 
+/// Makes a directory that of this courier, for as long as the file that is returned is held, and
+/// removes what earlier couriers have left there.
+///
+/// # Errors
+/// If the directory cannot be used, another courier uses it, or it has files of others.
+fn claim(directory: &Path) -> Result<File, OfflineError> {
+    open::make_directory(directory).map_err(at(directory))?;
+    let place = directory.join(COURIER);
+    let end = directory.join(FINISHED);
+    let is_known = || place.try_exists().map_err(at(&place));
+    // Nothing is made where others have files of such names.
+    let is_foreign = !is_known()? && (!left_files(directory)?.is_empty() || end.exists());
+    // Another courier may have begun meanwhile.
+    if is_foreign && !is_known()? {
+        return Err(OfflineError::Foreign(directory.to_owned()));
+    }
+    let lock = open::lock_file(&place).map_err(at(&place))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(OfflineError::InUse(directory.to_owned())),
+        Err(TryLockError::Error(source)) => return Err(at(&place)(source)),
+    }
+    // The leases of an earlier courier have ended or will expire: its files are of no use.
+    left_files(directory)?.iter().for_each(|path| drop(fs::remove_file(path)));
+    make_room(&end).map_err(at(&end))?;
+    let _ = fs::remove_file(end);
+    Ok(lock)
+}
+
 /// Carries leases to a directory, and their results back, until everything is done or
 /// `patience.stop` is cancelled. Up to `slots` tasks lie there at a time. A file lock keeps a
 /// second courier out of the directory.
@@ -304,28 +332,7 @@ pub fn carry(
     slots: usize,
     patience: &Patience,
 ) -> Result<RunEnd, LinkError> {
-    open::make_directory(directory).map_err(at(directory))?;
-    let place = directory.join(COURIER);
-    let end = directory.join(FINISHED);
-    let is_known = || place.try_exists().map_err(at(&place));
-    // Nothing is made where others have files of such names.
-    let is_foreign = !is_known()? && (!left_files(directory)?.is_empty() || end.exists());
-    // Another courier may have begun meanwhile.
-    if is_foreign && !is_known()? {
-        return Err(OfflineError::Foreign(directory.to_owned()).into());
-    }
-    let lock = open::lock_file(&place).map_err(at(&place))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            return Err(OfflineError::InUse(directory.to_owned()).into());
-        }
-        Err(TryLockError::Error(source)) => return Err(at(&place)(source).into()),
-    }
-    // The leases of an earlier courier have ended or will expire: its files are of no use.
-    left_files(directory)?.iter().for_each(|path| drop(fs::remove_file(path)));
-    make_room(&end).map_err(at(&end))?;
-    let _ = fs::remove_file(end);
+    let _lock = claim(directory)?;
     let finished = AtomicBool::new(false);
     let slot = || -> Result<(), LinkError> {
         while !patience.stop.is_cancelled() {
@@ -341,17 +348,8 @@ pub fn carry(
         }
         Ok(())
     };
-    // An error makes the other threads stop too. An error after `stop` was cancelled is a
-    // consequence of stopping, and is not reported.
-    let slot = || {
-        slot().or_else(|error| {
-            if patience.stop.is_cancelled() {
-                return Ok(());
-            }
-            patience.stop.cancel();
-            Err(error)
-        })
-    };
+    let slot = || slot().or_else(|error| abandon(&patience.stop, error));
+    let place = directory.join(COURIER);
     std::thread::scope(|scope| {
         let (work, working) = channel::<()>();
         scope.spawn(move || {
@@ -502,7 +500,7 @@ fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackE
         Ok(())
     };
     for unit in &lease.units {
-        let shard = &plan.shards[unit.shard as usize];
+        let shard = plan.shard_of(*unit);
         shard
             .sequence
             .parents()
@@ -536,22 +534,19 @@ fn unpack_result(
     lease: &Lease,
 ) -> Result<Option<Vec<wire::CompleteRequest>>, OfflineError> {
     use wire::complete_request::Part;
-    let damaged = |what| OfflineError::Damaged { path: path.to_owned(), what };
-    let mut bytes = checked(bytes).map_err(damaged)?;
+    let mut bytes = checked(bytes).map_err(|what| damaged(path, what))?;
     let mut messages: Vec<wire::CompleteRequest> = Vec::new();
     while let Some(message) = next(path, &mut bytes)? {
         messages.push(message);
     }
     let Some(Part::Start(start)) = messages.first().and_then(|message| message.part.as_ref())
     else {
-        return Err(damaged("it does not say of which task it is".to_owned()));
+        return Err(damaged(path, "it does not say of which task it is"));
     };
     match (start.worker, start.lease) {
         (worker, number) if (worker, number) == (lease.worker, lease.number) => Ok(Some(messages)),
-        (0, _) => Err(damaged("it is of a worker of an older version".to_owned())),
-        (_, number) if number != lease.number => {
-            Err(damaged("it belongs to another task".to_owned()))
-        }
+        (0, _) => Err(damaged(path, "it is of a worker of an older version")),
+        (_, number) if number != lease.number => Err(damaged(path, "it belongs to another task")),
         _ => Ok(None),
     }
 }
@@ -567,10 +562,6 @@ struct Messages<'a> {
 }
 
 impl Messages<'_> {
-    fn damaged(&self, what: impl ToString) -> OfflineError {
-        OfflineError::Damaged { path: self.path.to_owned(), what: what.to_string() }
-    }
-
     /// The next message, of this many bytes at most, and its place, with its checksum and without its
     /// length; `None` at the end of the file.
     fn next<M: Message + Default>(
@@ -588,16 +579,18 @@ impl Messages<'_> {
                 break;
             }
         }
-        let length = decode_length_delimiter(&prefix[..]).map_err(|error| self.damaged(error))?;
+        let length =
+            decode_length_delimiter(&prefix[..]).map_err(|error| damaged(self.path, error))?;
         let start = self.place + prefix.len() as u64;
         let length = length as u64;
         if length > most || length + CHECKSUM_BYTES as u64 > self.end - start {
-            return Err(self.damaged(format!("a message of {length} bytes is not all there")));
+            let what = format!("a message of {length} bytes is not all there");
+            return Err(damaged(self.path, what));
         }
         let mut bytes = vec![0; length as usize + CHECKSUM_BYTES];
         self.file.read_exact(&mut bytes).map_err(reading(self.path))?;
         self.place = start + bytes.len() as u64;
-        let message = decode_checked(&bytes).map_err(|what| self.damaged(what))?;
+        let message = decode_checked(&bytes).map_err(|what| damaged(self.path, what))?;
         Ok(Some((message, start..self.place)))
     }
 }
@@ -629,7 +622,7 @@ impl Inputs {
         let Some(place) = self.places.get(wanted) else { return Ok(None) };
         let mut bytes = vec![0; (place.end - place.start) as usize];
         self.file.read_exact_at(&mut bytes, place.start).map_err(reading(&self.path))?;
-        let damaged = |what: String| OfflineError::Damaged { path: self.path.clone(), what };
+        let damaged = |what: String| damaged(&self.path, what);
         let input = decode_checked(&bytes).map_err(damaged)?;
         drop(bytes);
         blocks_of(self.layout, input).map(Some).map_err(damaged)
@@ -717,30 +710,30 @@ impl FileLink {
     }
 
     fn open(&self, path: &Path) -> Result<(Lease, Inputs), OfflineError> {
-        let damaged = |what: String| OfflineError::Damaged { path: path.to_owned(), what };
         let (file, metadata) = open::regular(path).map_err(reading(path))?;
         let file_bytes = metadata.len();
         let mut messages =
             Messages { path, file: BufReader::new(&file), place: 0, end: file_bytes };
         let (grant, _): (wire::Grant, _) =
-            messages.next(GRANT_BYTES)?.ok_or_else(|| damaged("it is empty".to_owned()))?;
+            messages.next(GRANT_BYTES)?.ok_or_else(|| damaged(path, "it is empty"))?;
         if path.file_stem().and_then(|stem| stem.to_str())
             != Some(grant.lease.to_string().as_str())
         {
-            return Err(damaged("it is another task than its name says".to_owned()));
+            return Err(damaged(path, "it is another task than its name says"));
         }
         let plan: Arc<Plan> = self.plans.agree(&grant).map_err(OfflineError::Differ)?;
         let units = messages::units(&grant);
         let most = plan.most_input_bytes(&units, &mut self.counts.lock());
         if file_bytes > messages.place.saturating_add(most) {
-            return Err(damaged(format!("it has more bytes than it should, {most} at most")));
+            let what = format!("it has more bytes than it should, {most} at most");
+            return Err(damaged(path, what));
         }
         let mut places = HashMap::new();
         // Each is looked at before any work is done, and let go.
         while let Some((input, place)) = messages.next::<wire::Input>(most)? {
             let wanted = messages::wanted(&input.request.clone().unwrap_or_default());
-            let wanted = wanted.map_err(|error| damaged(error.to_string()))?;
-            blocks_of(self.layout, input).map_err(damaged)?;
+            let wanted = wanted.map_err(|error| damaged(path, error))?;
+            blocks_of(self.layout, input).map_err(|what| damaged(path, what))?;
             places.insert(wanted, place);
         }
         let inputs = Inputs { path: path.to_owned(), file, layout: self.layout, places };

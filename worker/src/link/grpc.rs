@@ -42,7 +42,6 @@ use crate::{
     link::{
         Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery, leases_under_way, result,
     },
-    process::log,
     supply::{BlockOrigin, BlockRequest, Supply, is_shared, kept::Mark},
 };
 
@@ -162,10 +161,8 @@ impl PlanKeeper {
             }
             _ => return Err(differ()),
         };
-        let fits = |unit: &wire::UnitId| {
-            plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
-        };
-        if is_meant(&plan) && grant.units.iter().all(fits) { Ok(plan) } else { Err(differ()) }
+        let fits = || messages::units(grant).into_iter().all(|unit| plan.has(unit));
+        if is_meant(&plan) && fits() { Ok(plan) } else { Err(differ()) }
     }
 }
 
@@ -199,7 +196,6 @@ impl GrpcLink {
         patience: Duration,
         stop: CancellationToken,
     ) -> Result<Self, LinkError> {
-        let refused = |error: AccessError| LinkError::Refused(log::explained(&error.into()));
         let start = Instant::now();
         let pauses = ConstantBuilder::new().with_delay(LEAST_PAUSE).without_max_times();
         let mut is_told = false;
@@ -218,12 +214,12 @@ impl GrpcLink {
             true => {
                 LinkError::Lost(format!("{error}; gave up after {} s", start.elapsed().as_secs()))
             }
-            false => refused(error),
+            false => LinkError::refused(error),
         })?;
         let token = access.pass.as_ref().map(|pass| pass.token.clone());
         let shelf = supply
             .join_shelves(identity.layout(), token, &runtime, &stop)
-            .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
+            .map_err(LinkError::refused)?;
         let _inside = runtime.enter();
         let plans = PlanKeeper::new(identity.layout());
         let counters = rayon::ThreadPoolBuilder::new()
@@ -233,7 +229,7 @@ impl GrpcLink {
             .map_err(|error| LinkError::Lost(error.to_string()))?;
         let link = GrpcLink {
             connection: Mutex::new(
-                CoordinatorConnection::new(&reach, access, 0).map_err(refused)?,
+                CoordinatorConnection::new(&reach, access, 0).map_err(LinkError::refused)?,
             ),
             runtime: runtime.clone(),
             reach,
@@ -324,9 +320,7 @@ impl GrpcLink {
             Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
         let mark = |number: u64| (number != 0).then_some(Mark(number));
         self.supply.look_for(mark(reply.depot_mark));
-        self.supply
-            .use_shelves(mark(reply.shelf_mark))
-            .map_err(|error| LinkError::Refused(log::explained(&error.into())))?;
+        self.supply.use_shelves(mark(reply.shelf_mark)).map_err(LinkError::refused)?;
         // Whoever else is about to register hears of an error as well.
         self.worker.store(reply.worker, Ordering::Relaxed);
         // The shelf is tidied before the coordinator can ask for blocks on it. If that fails, it is
@@ -525,17 +519,11 @@ impl Link for GrpcLink {
             let mut client = self.client();
             async move {
                 let request = wire::LeaseRequest { worker, room, by_name };
-                match client.lease(with_timeout(request, 60)).await {
-                    // A coordinator that was restarted does not know this worker: register, then
-                    // ask again.
-                    Err(status) if status.code() == Code::NotFound => {
-                        Ok(tonic::Response::new(wire::LeaseReply { answer: None }))
-                    }
-                    other => other,
-                }
+                nothing_if_unknown(client.lease(with_timeout(request, 60)).await)
             }
         })?;
         match reply.answer {
+            // A coordinator that was restarted does not know this worker: register, then ask again.
             None => {
                 self.register(worker)?;
                 Ok(Grant::Wait)
@@ -681,12 +669,7 @@ impl GrpcLink {
             async move {
                 let stream =
                     tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
-                match client.complete(stream).await {
-                    Err(status) if status.code() == Code::NotFound => {
-                        Ok(tonic::Response::new(wire::CompleteReply::default()))
-                    }
-                    other => other,
-                }
+                nothing_if_unknown(client.complete(stream).await)
             }
         })
     }
@@ -778,7 +761,7 @@ impl BlockOrigin for GrpcLink {
 fn units_of_bytes(results: &[SolvedUnit], most: u64) -> usize {
     let mut bytes = 0;
     let fits = |solved: &&SolvedUnit| {
-        bytes += solved.tables.iter().map(|table| table.stored_bytes()).sum::<u64>();
+        bytes += solved.stored_bytes();
         bytes <= most
     };
     results.iter().take_while(fits).count().max(1)
@@ -849,6 +832,16 @@ pub fn root_cause(status: &Status) -> String {
     match cause.downcast_ref::<Status>() {
         Some(status) => status.message().to_owned(),
         None => cause.to_string(),
+    }
+}
+
+/// An answer, which says nothing if the coordinator does not know what it was asked about.
+fn nothing_if_unknown<T: Default>(
+    answer: Result<tonic::Response<T>, Status>,
+) -> Result<tonic::Response<T>, Status> {
+    match answer {
+        Err(status) if status.code() == Code::NotFound => Ok(tonic::Response::new(T::default())),
+        other => other,
     }
 }
 

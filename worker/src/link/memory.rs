@@ -17,7 +17,7 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions, Unit},
 };
 
-use crate::kernel::{SolveError, SolvedUnit, Solver, Source, SourceError};
+use crate::kernel::{BucketKey, SolveError, SolvedUnit, Solver, Source, SourceError};
 
 /// The tables of the parts of one bucket.
 type Parts = Vec<Arc<BucketTable>>;
@@ -65,18 +65,16 @@ impl Source for Memory {
         Ok(Arc::new(slots))
     }
 
-    fn is_at_hand(&self, _: &DegreeSequence, _: u8, _: u32) -> bool {
+    fn is_at_hand(&self, _: &BucketKey) -> bool {
         true
     }
 
     fn table(
         &self,
-        sequence: &DegreeSequence,
-        _: u8,
-        bucket: u32,
+        BucketKey { sequence, bucket, .. }: &BucketKey,
     ) -> Result<Arc<BucketTable>, SourceError> {
         let parts = self
-            .parts(sequence, bucket)
+            .parts(sequence, *bucket)
             .ok_or_else(|| format!("partition {sequence} is not solved"))?;
         if let [table] = &parts[..] {
             return Ok(table.clone());
@@ -188,13 +186,10 @@ fn each_unit(
     let memory = Memory::default();
     for n in 1..=order {
         let plan = Plan::new(layout, n, options);
-        for (index, shard) in plan.shards.iter().enumerate() {
-            for part in 0..shard.parts {
-                let unit = Unit { order: n as u8, shard: index as u32, part };
-                let solved = solve(&plan, unit, &memory)?;
-                memory.keep(&solved);
-                observe(&plan, &solved);
-            }
+        for unit in plan.units() {
+            let solved = solve(&plan, unit, &memory)?;
+            memory.keep(&solved);
+            observe(&plan, &solved);
         }
     }
     Ok(memory)

@@ -7,13 +7,14 @@ pub mod memory;
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     partition::Block,
     plan::{Plan, Unit},
     protocol::{messages, wire},
 };
 
-use crate::{cache::Fetch, kernel::SolvedUnit};
+use crate::{cache::Fetch, kernel::SolvedUnit, process::log};
 
 /// A worker in the coordinator's process has so many leases beside those that its threads solve.
 pub const LEASES_ALONE: usize = 1;
@@ -34,6 +35,23 @@ pub enum LinkError {
     /// The coordinator, or the census, refuses this worker or its results for good.
     #[error("{0}")]
     Refused(String),
+}
+
+impl LinkError {
+    /// The refusal for which this error is the reason.
+    pub fn refused(error: impl Into<anyhow::Error>) -> Self {
+        LinkError::Refused(log::explained(&error.into()))
+    }
+}
+
+/// What a thread does that cannot go on: all that share `stop` stop, too, and the error is
+/// reported, unless it came after `stop` was cancelled, and is a consequence of that.
+pub(crate) fn abandon(stop: &CancellationToken, error: LinkError) -> Result<(), LinkError> {
+    if stop.is_cancelled() {
+        return Ok(());
+    }
+    stop.cancel();
+    Err(error)
 }
 
 /// Units to solve together.

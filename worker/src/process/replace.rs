@@ -102,6 +102,11 @@ impl Replacement {
     }
 }
 
+/// Whether this is the name of a file that is being written, or that its writer has left unfinished.
+pub fn is_unfinished(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == EXTENSION)
+}
+
 /// Removes unfinished replacements of this file, which processes that were killed have left.
 ///
 /// # Errors
@@ -111,7 +116,7 @@ pub fn sweep(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory_of(path))?.flatten() {
         let name = entry.file_name();
         let ours = name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
-        if ours && Path::new(&name).extension().is_some_and(|end| end == EXTENSION) {
+        if ours && is_unfinished(Path::new(&name)) {
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -1,8 +1,19 @@
-//! Pauses in the use of something that has failed.
+//! Pauses in the use of something that has failed, and the end of waiting for anything.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// When this process is asked to stop, what is under way is abandoned after so long.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Returns when this process has been asked to stop, and what is under way is to be abandoned.
+pub(crate) async fn stopped(stop: &CancellationToken) {
+    stop.cancelled().await;
+    sleep(GRACE).await;
+}
 
 /// A pause after a failure, during which the same thing is not tried again.
 pub(crate) struct Rest {

@@ -24,7 +24,7 @@ use trailtrap_shared::{
 };
 
 use crate::supply::{
-    backoff::Rest,
+    backoff::{Rest, stopped},
     bucket::Bucket,
     files::{object_name, read, write},
     kept::{MARK_TEXT, Mark, is_in_object_store, marks},
@@ -91,8 +91,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Where a census keeps its blocks they have longer to get there, and a byte is expected to take no
 /// longer than this.
 const PATIENCE_PER_BYTE: Duration = Duration::from_nanos(100);
-/// When the worker is asked to stop, operations under way are abandoned after so long.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// The name of a note that is left in every depot.
 const NOTE_NAME: &str = "README.txt";
@@ -254,15 +252,11 @@ impl Depot {
             done(output);
             ready(())
         });
-        let stopped = async {
-            self.stop.cancelled().await;
-            sleep(GRACE).await;
-        };
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
                 () = all => {}
-                () = stopped => {}
+                () = stopped(&self.stop) => {}
                 () = sleep(patience) => {
                     self.fail(rest, &format!("not done within {patience:?}"));
                 }

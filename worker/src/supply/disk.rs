@@ -21,7 +21,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::{
     process::{open, replace::Replacement},
-    supply::backoff::Rest,
+    supply::{backoff::Rest, files::object_name},
 };
 
 /// The directory cannot hold a cache.
@@ -76,8 +76,7 @@ impl DiskCache {
     }
 
     fn path(&self, checksum: &Checksum) -> PathBuf {
-        let name = checksum.to_string();
-        self.directory.join(&name[..2]).join(name)
+        self.directory.join(object_name(checksum))
     }
 
     /// The block of this name, if it is here and sound.

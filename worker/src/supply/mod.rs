@@ -6,7 +6,7 @@ mod backoff;
 #[cfg_attr(not(feature = "s3"), path = "no_bucket.rs")]
 mod bucket;
 pub mod depot;
-pub mod disk;
+mod disk;
 mod files;
 pub mod kept;
 pub mod shelf;
@@ -66,7 +66,7 @@ pub struct SupplyOptions {
     pub depot: Option<String>,
     /// Keep blocks of the census in this directory, best on a disk of this machine, for all
     /// workers, which read them from here: each block lies on the shelves of two workers. Made if
-    /// need be; each worker has its own. For a coordinator with --shelves
+    /// need be; each worker has its own. For a coordinator with --shelves, and not with --depot
     #[arg(long, value_name = "DIR", env = "TRAILTRAP_SHELF", conflicts_with = "depot")]
     pub shelf: Option<PathBuf>,
     /// Serve the shelf here [default: any port, of all addresses of this machine; of loopback if
@@ -335,7 +335,7 @@ impl Supply {
                 .filter_map(|(name, _)| disk.get(layout, name))
                 .collect();
             count(&self.traffic.disk, &blocks);
-            found.extend(blocks.into_iter().map(|block| (block.name(), block)));
+            found.extend(by_name(blocks));
         }
         if let Some(depot) = &self.depot {
             let names: Vec<BlockName> =
@@ -343,7 +343,7 @@ impl Supply {
             let blocks = depot.get(layout, &names);
             count(&self.traffic.depot, &blocks);
             self.keep(&blocks);
-            found.extend(blocks.into_iter().map(|block| (block.name(), block)));
+            found.extend(by_name(blocks));
         }
         if self.others().is_some() {
             let shelved: Vec<(BlockName, Shelves)> = missing(&described, &found)
@@ -351,7 +351,7 @@ impl Supply {
                 .map(|(name, shelves)| (*name, shelves))
                 .collect();
             let blocks = self.take_from_shelves(layout, &shelved, || origin.find_shelves());
-            found.extend(blocks.into_iter().map(|block| (block.name(), block)));
+            found.extend(by_name(blocks));
         }
         let lacking: Vec<BlockRequest> = wanted
             .iter()
@@ -368,7 +368,7 @@ impl Supply {
             self.keep(&blocks);
             // The depot lacks them, or has them damaged.
             self.put(blocks.iter());
-            found.extend(blocks.into_iter().map(|block| (block.name(), block)));
+            found.extend(by_name(blocks));
         }
         let mut take = |described| match described {
             Described::Here(block) => {
@@ -510,6 +510,11 @@ fn missing<'a>(
         Described::Named(name, shelves) if !found.contains_key(name) => Some((name, *shelves)),
         _ => None,
     })
+}
+
+/// Blocks, each with its name.
+fn by_name(blocks: Vec<Block>) -> impl Iterator<Item = (BlockName, Block)> {
+    blocks.into_iter().map(|block| (block.name(), block))
 }
 
 fn count<'a>(counter: &AtomicU64, blocks: impl IntoIterator<Item = &'a Block>) {

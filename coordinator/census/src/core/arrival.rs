@@ -11,7 +11,6 @@ use super::{
     Accepted, ArrivalId, Case, CommitEntry, Confirmed, Core, Effect, Examined, Refusal,
     inquiry::{ACCIDENT, Next},
     lease::{EndedLease, Purpose, WorkerId},
-    order::parts_of,
     setbacks::Setback,
 };
 use crate::records::{
@@ -202,7 +201,7 @@ impl Core {
         let (worker, plan) = (arrival.worker, arrival.plan.clone());
         let author = self.author(worker);
         let text = format!("a result of {author} was not let in: {why}");
-        let sequence = &plan.shards[unit.shard as usize].sequence;
+        let sequence = &plan.shard_of(unit).sequence;
         let alarm = Alarm {
             quarantined: record.into_iter().collect(),
             ..self.alarm(AlarmKind::Trial, unit, sequence, text)
@@ -332,7 +331,7 @@ impl Core {
         let records = of_shard.map(|(unit, record)| (unit, record.clone())).collect();
         let Some(arrival) = self.arrivals.get_mut(&id) else { return };
         arrival.stage = ArrivalStage::Summing { shard, why, records };
-        let units = parts_of(&arrival.plan, shard);
+        let units: Vec<Unit> = arrival.plan.parts_of(shard).collect();
         self.emit(Effect::ReadRecords { arrival: id, units });
     }
 

@@ -14,7 +14,7 @@ use trailtrap_shared::{
 
 use super::{
     ArrivalId, COORDINATOR, Case, Core, DisputeVerdict, Effect, Fault, Instance, Refusal, Suspect,
-    Worker, WorkerId, order::parts_of, setbacks::Setback,
+    Worker, WorkerId, setbacks::Setback,
 };
 use crate::records::{
     Author, Delivery, UnitRecord,
@@ -530,7 +530,7 @@ impl Core {
         let count = units.len();
         let text =
             format!("{contradiction}; all {count} units with so many edges are solved again");
-        let sequence = &plan.shards[first.shard as usize].sequence;
+        let sequence = &plan.shard_of(first).sequence;
         let alarm = Alarm {
             doubted: units,
             quarantined,
@@ -569,7 +569,7 @@ impl Core {
         {
             None => (vec![unit], "it is solved again"),
             Some(plan) => {
-                let units = plan.layer(sequence.size()).flat_map(|shard| parts_of(&plan, shard));
+                let units = plan.layer(sequence.size()).flat_map(|shard| plan.parts_of(shard));
                 (units.collect(), "all units with so many edges are solved again")
             }
         };

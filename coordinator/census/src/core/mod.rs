@@ -20,9 +20,9 @@
 
 mod arrival;
 mod commit;
-pub mod comparison;
-pub mod counting;
-pub mod effect;
+pub(crate) mod comparison;
+pub(crate) mod counting;
+pub(crate) mod effect;
 mod inquiry;
 pub mod lease;
 pub mod order;
@@ -30,11 +30,11 @@ mod pace;
 pub mod parents;
 pub mod random;
 pub mod schedule;
-pub mod secret;
-pub mod setbacks;
+pub(crate) mod secret;
+pub(crate) mod setbacks;
 #[cfg(test)]
 mod tests;
-pub mod withdrawal;
+pub(crate) mod withdrawal;
 mod work;
 
 use std::{
@@ -332,7 +332,7 @@ impl Core {
             let plan = order.plan();
             let set_aside = self.given_up().into_iter().map(|(unit, setbacks)| SetAsideUnit {
                 unit,
-                sequence: plan.shards[unit.shard as usize].sequence,
+                sequence: plan.shard_of(unit).sequence,
                 failures: setbacks.failures().cloned().collect(),
             });
             progress.set_aside =

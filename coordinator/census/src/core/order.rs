@@ -168,7 +168,7 @@ impl Order {
         for record in records {
             let is_wanted = record.is_to_compare(&comparisons);
             let Recorded { unit, content, inputs, sums, worker, .. } = record;
-            if plan.shards.get(unit.shard as usize).is_none_or(|shard| unit.part >= shard.parts) {
+            if !plan.has(unit) {
                 continue;
             }
             let can_be_compared = outcomes_kept || comparable.contains(&unit);
@@ -178,7 +178,7 @@ impl Order {
             found.insert(unit, Found { sums, ahead: ahead.remove(&unit), to_compare });
         }
         let mut order = Order {
-            to_commit: plan.shards.iter().map(|shard| shard.parts as usize).sum(),
+            to_commit: plan.unit_count() as usize,
             found,
             partial: HashMap::new(),
             told,
@@ -283,7 +283,7 @@ impl Order {
     /// which may also be judged by its own blocks.
     fn first_compared(&self) -> Option<usize> {
         let unit = self.comparisons.units().next()?;
-        Some(self.plan().shards[unit.shard as usize].size.saturating_sub(1))
+        Some(self.plan().shard_of(unit).size.saturating_sub(1))
     }
 
     /// The fewest edges of graphs whose outcomes stay though they are retired: comparing reads them,
@@ -306,11 +306,10 @@ impl Order {
     /// what would stay now, as what is compared since then has as few edges. A late result may be
     /// judged when what that would read has gone already, so judging does not count.
     pub fn may_be_dropped(&self, shard: u32) -> bool {
-        let shards = &self.plan().shards;
-        let size = shards[shard as usize].size;
+        let size = self.plan().shards[shard as usize].size;
         let is_read_to_compare = || {
             self.comparisons.units().any(|unit| {
-                unit.shard == shard || shards[unit.shard as usize].predecessors.contains(&shard)
+                unit.shard == shard || self.plan().shard_of(unit).predecessors.contains(&shard)
             })
         };
         !self.outcomes_kept
@@ -369,7 +368,7 @@ impl Order {
                 None => drop(self.silent.insert(unit.shard)),
             }
         }
-        let shard = &self.plan().shards[unit.shard as usize];
+        let shard = self.plan().shard_of(unit);
         let (pairs, graphs) =
             (sums.graphs * shard.size as u64, shard.estimate.max(1) / u64::from(shard.parts));
         self.kept_graphs += graphs;
@@ -446,7 +445,7 @@ impl Order {
         }
         for Delivery { unit, .. } in deliveries {
             let (Partial { mass, told, .. }, parts) = sums[&unit.shard];
-            let shard = &self.plan().shards[unit.shard as usize];
+            let shard = self.plan().shard_of(*unit);
             let is_complete = self.schedule.unfinished_parts(unit.shard) == parts;
             let expected = self.expected(unit.shard).filter(|_| is_complete);
             let wrong_sum = expected.filter(|expected| *expected != told);
@@ -488,10 +487,4 @@ impl Order {
         }
         Ok(())
     }
-}
-
-/// All parts of a shard.
-pub(crate) fn parts_of(plan: &Plan, shard: u32) -> Vec<Unit> {
-    let parts = plan.shards[shard as usize].parts;
-    (0..parts).map(|part| Unit { order: plan.order as u8, shard, part }).collect()
 }

@@ -360,7 +360,7 @@ impl Schedule {
     fn places_of(&self, layer: &Range<u32>, Share { index, of }: Share) -> Range<Place> {
         let before = &self.work_before[layer.start as usize..layer.end as usize];
         let last = self.unit(first_part(layer.end - 1));
-        let parts = u64::from(self.plan.shards[last.shard as usize].parts);
+        let parts = u64::from(self.plan.shard_of(last).parts);
         let total = before[before.len() - 1] + self.work(last) * parts;
         let bound = |index: usize| {
             let start = u128::from(total) * index as u128;
@@ -475,8 +475,7 @@ impl Schedule {
     /// Makes the parts of a shard ready whose predecessors are done, or done if they were before.
     fn make_ready(&mut self, shard: u32, retired: &mut Vec<u32>) {
         let inputs = self.inputs(shard);
-        for part in 0..self.plan.shards[shard as usize].parts {
-            let unit = Unit { order: self.plan.order as u8, shard, part };
+        for unit in self.plan.parts_of(shard) {
             match self.on_record.remove(&unit) {
                 Some(record) if record.inputs == inputs => {
                     self.recall.recalled.push(unit);
@@ -586,7 +585,7 @@ mod tests {
         for share in shares.cycle() {
             let asked = Asked { threads: 1000, share, room: 0 };
             for unit in schedule.lease(asked, &worker("a"), &[]) {
-                let layer = plan.layer(plan.shards[unit.shard as usize].size);
+                let layer = plan.layer(plan.shard_of(unit).size);
                 match schedule.places_of(&layer, share).contains(&schedule.place(unit)) {
                     true => own += 1,
                     false => taken += 1,
@@ -665,7 +664,7 @@ mod tests {
                     _ => {}
                 }
                 prop_assert!(done.insert(unit), "{unit:?} twice");
-                for predecessor in &plan.shards[unit.shard as usize].predecessors {
+                for predecessor in &plan.shard_of(unit).predecessors {
                     prop_assert!(
                         schedule.unfinished_parts(*predecessor) == 0
                             && !retired.contains(predecessor)
@@ -679,7 +678,7 @@ mod tests {
             }
             prop_assert_eq!(
                 done.len() as u32,
-                plan.shards.iter().map(|shard| shard.parts).sum::<u32>()
+                plan.unit_count() as u32
             );
             prop_assert_eq!(retired.len(), plan.shards.len());
             prop_assert_eq!(schedule.ready(), 0);

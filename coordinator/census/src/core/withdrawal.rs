@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashSet};
 
 use trailtrap_shared::plan::{Plan, Unit};
 
-use super::order::parts_of;
 use crate::records::OrderRecord;
 
 /// Whether these units of an order can be solved again while the rest of it stays: nothing that one
@@ -22,8 +21,7 @@ pub fn can_be_solved_alone<E>(
 ) -> Result<bool, E> {
     let units: HashSet<Unit> = units.iter().copied().collect();
     let shards: HashSet<u32> = units.iter().map(|unit| unit.shard).collect();
-    let is_solved_again =
-        |&shard: &u32| parts_of(plan, shard).iter().all(|part| units.contains(part));
+    let is_solved_again = |&shard: &u32| plan.parts_of(shard).all(|part| units.contains(&part));
     let planned = shards.iter().filter_map(|&shard| plan.shards.get(shard as usize));
     let read = planned.flat_map(|shard| &shard.predecessors);
     // Shards are numbered by numbers of edges: what was dropped comes first.
@@ -89,7 +87,7 @@ mod tests {
             .layer(10)
             .max_by_key(|&shard| plan.shards[shard as usize].predecessors.len())
             .unwrap();
-        let units = parts_of(&plan, shard);
+        let units: Vec<Unit> = plan.parts_of(shard).collect();
         let read = &plan.shards[shard as usize].predecessors;
         assert!(units.len() > 1 && read.len() > 1);
         let alone = |units: &[Unit], there: &dyn Fn(u32) -> bool| {
@@ -99,7 +97,7 @@ mod tests {
             assert!(alone(units, &|shard| read.contains(&shard)));
             assert!(!alone(units, &|shard| shard != read[1]));
         }
-        let also: Vec<Unit> = units.iter().copied().chain(parts_of(&plan, read[1])).collect();
+        let also: Vec<Unit> = units.iter().copied().chain(plan.parts_of(read[1])).collect();
         let size = |shard: u32| plan.shards[shard as usize].size;
         assert!(alone(&also, &|shard| shard != read[1]));
         assert!(!alone(&also[..also.len() - 1], &|shard| shard != read[1]));

@@ -480,7 +480,7 @@ impl Core {
         }
         let fault = Fault::SetAside {
             count: given_up.len(),
-            sequence: order.plan().shards[unit.shard as usize].sequence,
+            sequence: order.plan().shard_of(*unit).sequence,
             part: unit.part,
             failures: setbacks.failures().cloned().collect::<Vec<_>>().join("; "),
         };

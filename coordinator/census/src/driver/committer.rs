@@ -234,9 +234,8 @@ impl Census {
     /// Whether the outcomes of a shard, or of a part of it, were there and have been dropped.
     pub(super) fn has_gone(&self, plan: &Plan, index: u32) -> Result<bool, StoreError> {
         let shard = &plan.shards[index as usize];
-        for part in 0..shard.parts {
-            let unit = Unit { order: plan.order as u8, shard: index, part };
-            let block = block_id(shard, part, 0, Section::Outcomes);
+        for unit in plan.parts_of(index) {
+            let block = block_id(shard, unit.part, 0, Section::Outcomes);
             if self.store.unit(unit)?.is_some() && !self.store.has(&block)? {
                 return Ok(true);
             }

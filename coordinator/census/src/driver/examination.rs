@@ -131,43 +131,7 @@ impl Census {
         if self.store.is_rehearsal() {
             return Ok(Examined::Passed);
         }
-        let is_here = deliveries.iter().all(|delivery| delivery.named.is_empty());
-        let looked_over: Vec<(usize, Sound<Option<LookedOver>>)> = match is_here {
-            true => {
-                // Parts of one shard are examined together, and their ranges may take long to read.
-                let others = deliveries.iter().filter(|delivery| delivery.own.is_none());
-                let in_parts = others.map(|delivery| delivery.unit.shard).filter(|&shard| {
-                    plan.shards.get(shard as usize).is_some_and(|shard| shard.parts > 1)
-                });
-                let mut in_parts = in_parts.collect::<BTreeSet<u32>>().into_iter();
-                let known = in_parts.try_for_each(|shard| self.part_ranges(plan, shard).map(drop));
-                let look_over = |delivery: &Delivery| {
-                    self.look_over_delivery(plan, delivery, &delivery.blocks).map(Some)
-                };
-                match known {
-                    Ok(()) => deliveries.par_iter().map(look_over).enumerate().collect(),
-                    Err(error) => vec![(0, Err(error))],
-                }
-            }
-            // One of them is in memory at a time, and others are counted elsewhere meanwhile.
-            false => {
-                let put_out = |delivery| self.put_out(plan, delivery);
-                let mut tickets: Vec<(usize, Option<CountTicket>)> =
-                    deliveries.iter().map(put_out).enumerate().collect();
-                tickets.sort_by_key(|(_, ticket)| ticket.is_some());
-                let mut looked_over = Vec::new();
-                for (index, ticket) in tickets {
-                    let sound = self.look_over_named(plan, &deliveries[index], ticket);
-                    let is_sound = matches!(sound, Ok(Some(_)));
-                    looked_over.push((index, sound));
-                    if !is_sound {
-                        break;
-                    }
-                }
-                looked_over
-            }
-        };
-        for (index, sound) in looked_over {
+        for (index, sound) in self.look_over_all(plan, deliveries) {
             let delivery = &mut deliveries[index];
             let examined = match sound {
                 Ok(Some((ahead, drawn))) => {
@@ -201,6 +165,51 @@ impl Census {
             lackings.remove(&delivery.unit);
         }
         Ok(Examined::Passed)
+    }
+
+    /// Looks deliveries over, with the place of each: all of them, or some up to one with which
+    /// something is wrong.
+    fn look_over_all(
+        &self,
+        plan: &Arc<Plan>,
+        deliveries: &[Delivery],
+    ) -> Vec<(usize, Sound<Option<LookedOver>>)> {
+        let is_here = deliveries.iter().all(|delivery| delivery.named.is_empty());
+        match is_here {
+            true => {
+                // Parts of one shard are examined together, and their ranges may take long to read.
+                let others = deliveries.iter().filter(|delivery| delivery.own.is_none());
+                let in_parts = others.map(|delivery| delivery.unit.shard).filter(|&shard| {
+                    plan.shards.get(shard as usize).is_some_and(|shard| shard.parts > 1)
+                });
+                let mut in_parts = in_parts.collect::<BTreeSet<u32>>().into_iter();
+                let known = in_parts.try_for_each(|shard| self.part_ranges(plan, shard).map(drop));
+                let look_over = |delivery: &Delivery| {
+                    self.look_over_delivery(plan, delivery, &delivery.blocks).map(Some)
+                };
+                match known {
+                    Ok(()) => deliveries.par_iter().map(look_over).enumerate().collect(),
+                    Err(error) => vec![(0, Err(error))],
+                }
+            }
+            // One of them is in memory at a time, and others are counted elsewhere meanwhile.
+            false => {
+                let put_out = |delivery| self.put_out(plan, delivery);
+                let mut tickets: Vec<(usize, Option<CountTicket>)> =
+                    deliveries.iter().map(put_out).enumerate().collect();
+                tickets.sort_by_key(|(_, ticket)| ticket.is_some());
+                let mut looked_over = Vec::new();
+                for (index, ticket) in tickets {
+                    let sound = self.look_over_named(plan, &deliveries[index], ticket);
+                    let is_sound = matches!(sound, Ok(Some(_)));
+                    looked_over.push((index, sound));
+                    if !is_sound {
+                        break;
+                    }
+                }
+                looked_over
+            }
+        }
     }
 
     /// All blocks of a delivery in order: those that are only named are read. `None` if one of them
@@ -679,7 +688,7 @@ mod tests {
         census.counting.wait(2, &bea);
         // By their contents, different results of a unit that is large enough to be counted by others.
         let delivered = |unit: Unit, number: u8| {
-            let sequence = plan.shards[unit.shard as usize].sequence;
+            let sequence = plan.shard_of(unit).sequence;
             let place = |section| BlockId {
                 sequence,
                 part: unit.part,

@@ -21,11 +21,8 @@ use trailtrap_worker::{
 use super::{Census, CensusError, Keep};
 use crate::{
     core::{
-        Order, OrderOpening, Recorded,
-        comparison::Comparisons,
-        order::{SIZES_KEPT, parts_of},
-        parents::ENUMERATED_ORDER,
-        withdrawal,
+        Order, OrderOpening, Recorded, comparison::Comparisons, order::SIZES_KEPT,
+        parents::ENUMERATED_ORDER, withdrawal,
     },
     read::finished,
     records::{OrderRecord, OrderResult, UnitRecord, ahead::Ahead, alarm::Alarm},
@@ -35,6 +32,15 @@ use crate::{
 
 /// Shards are dropped that have so many graphs together, at least: a megabyte and more.
 const DROPPED_TOGETHER: u64 = 1 << 16;
+
+/// What the units of an order add up to, by number of edges from 0 on.
+struct Sums {
+    by_size: Vec<Summary>,
+    /// What they tell about graphs with one edge more, where all of them do.
+    ahead: Vec<Option<Share>>,
+    /// The same for their masses times numbers of edges, in a class of graphs.
+    masses_ahead: Vec<u128>,
+}
 
 impl Census {
     /// How an order is split that is begun now: for the worker that has least memory, if the options
@@ -80,7 +86,7 @@ impl Census {
         let records: Vec<Recorded> = records
             .map(|item| item.map(|(unit, record)| Recorded::of(unit, record, told)))
             .collect::<Result<_, _>>()?;
-        let units: usize = plan.shards.iter().map(|shard| shard.parts as usize).sum();
+        let units = plan.unit_count() as usize;
         if records.len() < units && self.lacks_parents(n)? {
             return self.solve_again(n, n - 1, edition);
         }
@@ -102,20 +108,10 @@ impl Census {
             // Of this order some are gone, and nothing brings them back.
             graphs_dropped = has_gone;
         }
-        let record = match &begun {
-            // A result with fewer edges stands until there is one with more.
-            Some(record) if record.result.is_some() => {
-                OrderRecord { outcomes_kept, graphs_dropped, ..record.clone() }
-            }
-            _ => {
-                let anew = OrderRecord::begun(&plan);
-                // What has to be done again goes as far as the result that went, also if what is
-                // done now goes further, and is not finished.
-                let withdrawn = begun.as_ref().filter(|record| record.withdrawn);
-                let max_size = withdrawn.map_or(anew.max_size, |record| record.max_size);
-                let withdrawn = withdrawn.is_some();
-                OrderRecord { outcomes_kept, graphs_dropped, withdrawn, max_size, ..anew }
-            }
+        let record = OrderRecord {
+            outcomes_kept,
+            graphs_dropped,
+            ..record_to_begin(&plan, begun.as_ref())
         };
         if begun.as_ref() != Some(&record) {
             self.store.put_order(n, &record)?;
@@ -147,10 +143,17 @@ impl Census {
         if !order.is_recalled() && self.lacks_parents(n)? {
             return self.solve_again(n, n - 1, edition);
         }
-        if order.waived > 0 {
+        self.warn_of_what_is_not_kept(n, order.waived, outcomes_kept);
+        self.event(|core| core.opened(edition, order));
+        Ok(())
+    }
+
+    /// Warns if units are not solved a second time, or outcomes go that were to be kept.
+    fn warn_of_what_is_not_kept(&self, n: usize, waived: usize, outcomes_kept: bool) {
+        if waived > 0 {
             tracing::warn!(
                 order = n,
-                units = order.waived,
+                units = waived,
                 "not solved a second time: what they read has been dropped"
             );
         }
@@ -161,8 +164,6 @@ impl Census {
                  them, do it in another directory"
             );
         }
-        self.event(|core| core.opened(edition, order));
-        Ok(())
     }
 
     /// The units that are still to be solved a second time, and can be.
@@ -226,7 +227,7 @@ impl Census {
             .each_unit_of(&plan)
             .map(|item| item.map(|(unit, _)| unit))
             .collect::<Result<_, _>>()?;
-        let units = (0..plan.shards.len() as u32).flat_map(|shard| parts_of(&plan, shard));
+        let units = plan.units();
         let open: Vec<Unit> = units.filter(|unit| !solved.contains(unit)).collect();
         let can_go_on =
             withdrawal::can_be_solved_alone(&plan, &open, |shard| self.has_gone(&plan, shard))?;
@@ -269,64 +270,12 @@ impl Census {
     /// records the result; or has the core take back what is wrong with it.
     pub(super) fn close_order(&self, plan: &Plan) -> Result<(), CensusError> {
         let n = plan.order;
-        let size_of = |unit: Unit| plan.shards.get(unit.shard as usize).map(|shard| shard.size);
-        let about = self.store.game().about();
-        let mut by_size = vec![Summary::default(); plan.max_size + 1];
-        let mut ahead = vec![Some(Share::default()); plan.max_size + 1];
-        // Where it is not known what is told, counts will contradict this, and are made again.
-        let mut masses_ahead = vec![0u128; plan.max_size + 1];
-        for item in self.store.each_unit_of(plan) {
-            let (unit, record) = item?;
-            let Some(size) = size_of(unit) else { continue };
-            by_size[size].add(&record.statistics, record.digest());
-            let told = self.store.ahead(unit)?.filter(|told| told.content == record.content);
-            for (_, mass) in told.iter().flat_map(|told| &told.masses) {
-                masses_ahead[size] += mass;
-            }
-            ahead[size] = ahead[size].zip(told).map(|(mut sum, told)| {
-                told.shares.into_iter().for_each(|(_, share)| sum += share);
-                sum
-            });
-        }
-        let mut total = Summary::default();
-        by_size.iter().for_each(|summary| total += summary);
-        let statistics = || by_size.iter().map(|summary| &summary.statistics);
-        let class = plan.layout.class;
-        let check = || -> Result<(), Contradiction> {
-            checks::check_order(class, n, statistics())?;
-            checks::check_masses(class, n, statistics(), &masses_ahead)?;
-            checks::check_told(about, n, statistics(), &ahead)?;
-            if plan.is_complete() {
-                // What others have counted are graphs with any number of edges, and components
-                // may have as many.
-                checks::check_known(about, class, n, &total.statistics)?;
-                let mut results = self.results();
-                // If orders below are being withdrawn, this one will be, too.
-                if results.len() + 1 == n {
-                    results.push(OrderResult { order: n, by_size: by_size.clone() });
-                    checks::check_connected(class, &results)?;
-                }
-            }
-            Ok(())
-        };
-        let checked = if self.store.is_rehearsal() { Ok(()) } else { check() };
+        let sums = self.add_up(plan)?;
+        let checked = if self.store.is_rehearsal() { Ok(()) } else { self.check(plan, &sums) };
         if let Err(contradiction) = checked {
-            let (mut units, mut quarantined) = (Vec::new(), Vec::new());
-            for item in self.store.each_unit_of(plan) {
-                let (unit, record) = item?;
-                let Some(size) = size_of(unit) else { continue };
-                if contradiction.size.is_none_or(|contradicted| contradicted == size) {
-                    units.push(unit);
-                    // No more are kept, and all of them may be too many for the memory.
-                    if quarantined.len() < Alarm::MOST_QUARANTINED {
-                        quarantined.push(record);
-                    }
-                }
-            }
-            let contradiction = Box::new(contradiction);
-            self.event(|core| core.contradicted(plan, contradiction, units, quarantined));
-            return Ok(());
+            return self.withdraw_contradicted(plan, contradiction);
         }
+        let by_size = sums.by_size;
         let mut begun = self.store.order(n)?.expect("written when the order was begun");
         if n == self.options.goal.order
             && self.options.keep == Keep::Minimal
@@ -337,6 +286,86 @@ impl Census {
             begun = OrderRecord { result: None, max_size, graphs_dropped: true, ..begun };
             self.store.put_order(n, &begun)?;
         }
+        self.drop_what_has_served(plan, &begun)?;
+        let (result, max_size) = (Some(by_size.clone()), plan.limit());
+        let record = OrderRecord { result, max_size, withdrawn: false, ..begun };
+        self.store.put_order(n, &record)?;
+        self.event(|core| core.closed(OrderResult { order: n, by_size }));
+        Ok(())
+    }
+
+    /// Adds up what the store holds of an order.
+    fn add_up(&self, plan: &Plan) -> Result<Sums, CensusError> {
+        let mut by_size = vec![Summary::default(); plan.max_size + 1];
+        let mut ahead = vec![Some(Share::default()); plan.max_size + 1];
+        // Where it is not known what is told, counts will contradict this, and are made again.
+        let mut masses_ahead = vec![0u128; plan.max_size + 1];
+        for item in self.store.each_unit_of(plan) {
+            let (unit, record) = item?;
+            let Some(size) = size_of_unit(plan, unit) else { continue };
+            by_size[size].add(&record.statistics, record.digest());
+            let told = self.store.ahead(unit)?.filter(|told| told.content == record.content);
+            for (_, mass) in told.iter().flat_map(|told| &told.masses) {
+                masses_ahead[size] += mass;
+            }
+            ahead[size] = ahead[size].zip(told).map(|(mut sum, told)| {
+                told.shares.into_iter().for_each(|(_, share)| sum += share);
+                sum
+            });
+        }
+        Ok(Sums { by_size, ahead, masses_ahead })
+    }
+
+    /// Compares the sums of an order with theory, and with what others have counted.
+    fn check(&self, plan: &Plan, sums: &Sums) -> Result<(), Contradiction> {
+        let Sums { by_size, ahead, masses_ahead } = sums;
+        let (n, about, class) = (plan.order, self.store.game().about(), plan.layout.class);
+        let statistics = || by_size.iter().map(|summary| &summary.statistics);
+        checks::check_order(class, n, statistics())?;
+        checks::check_masses(class, n, statistics(), masses_ahead)?;
+        checks::check_told(about, n, statistics(), ahead)?;
+        if plan.is_complete() {
+            let mut total = Summary::default();
+            by_size.iter().for_each(|summary| total += summary);
+            // What others have counted are graphs with any number of edges, and components may
+            // have as many.
+            checks::check_known(about, class, n, &total.statistics)?;
+            let mut results = self.results();
+            // If orders below are being withdrawn, this one will be, too.
+            if results.len() + 1 == n {
+                results.push(OrderResult { order: n, by_size: by_size.clone() });
+                checks::check_connected(class, &results)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the core take back the units of an order whose sums are contradicted.
+    fn withdraw_contradicted(
+        &self,
+        plan: &Plan,
+        contradiction: Contradiction,
+    ) -> Result<(), CensusError> {
+        let (mut units, mut quarantined) = (Vec::new(), Vec::new());
+        for item in self.store.each_unit_of(plan) {
+            let (unit, record) = item?;
+            let Some(size) = size_of_unit(plan, unit) else { continue };
+            if contradiction.size.is_none_or(|contradicted| contradicted == size) {
+                units.push(unit);
+                // No more are kept, and all of them may be too many for the memory.
+                if quarantined.len() < Alarm::MOST_QUARANTINED {
+                    quarantined.push(record);
+                }
+            }
+        }
+        let contradiction = Box::new(contradiction);
+        self.event(|core| core.contradicted(plan, contradiction, units, quarantined));
+        Ok(())
+    }
+
+    /// Drops what nothing reads any more when all of an order is done, as far as it is not kept.
+    fn drop_what_has_served(&self, plan: &Plan, begun: &OrderRecord) -> Result<(), CensusError> {
+        let n = plan.order;
         let retired = plan.retired_size(begun.graphs_dropped);
         if let Some(size) = retired.filter(|_| !begun.outcomes_kept) {
             self.store.drop_section(Section::Outcomes, n, size)?;
@@ -349,10 +378,6 @@ impl Census {
         if plan.is_complete() && parents.is_some_and(|record| !record.outcomes_kept) {
             self.store.drop_section(Section::Keys, n - 1, pairs(n - 1))?;
         }
-        let (result, max_size) = (Some(by_size.clone()), plan.limit());
-        let record = OrderRecord { result, max_size, withdrawn: false, ..begun };
-        self.store.put_order(n, &record)?;
-        self.event(|core| core.closed(OrderResult { order: n, by_size }));
         Ok(())
     }
 
@@ -422,6 +447,28 @@ impl Census {
             }
         }
     }
+}
+
+/// The record of an order that is taken up by this plan, apart from what is to be kept of it.
+fn record_to_begin(plan: &Plan, begun: Option<&OrderRecord>) -> OrderRecord {
+    match begun {
+        // A result with fewer edges stands until there is one with more.
+        Some(record) if record.result.is_some() => record.clone(),
+        _ => {
+            let anew = OrderRecord::begun(plan);
+            // What has to be done again goes as far as the result that went, also if what is done
+            // now goes further, and is not finished.
+            let withdrawn = begun.filter(|record| record.withdrawn);
+            let max_size = withdrawn.map_or(anew.max_size, |record| record.max_size);
+            let withdrawn = withdrawn.is_some();
+            OrderRecord { withdrawn, max_size, ..anew }
+        }
+    }
+}
+
+/// Edges of the graphs of a unit, if the plan has its shard.
+fn size_of_unit(plan: &Plan, unit: Unit) -> Option<usize> {
+    plan.shards.get(unit.shard as usize).map(|shard| shard.size)
 }
 
 /// For each shard of a plan the content of the lists of parents that it is generated from. Those

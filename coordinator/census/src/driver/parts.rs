@@ -11,7 +11,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{
     counting::parts::PartRanges,
-    kernel::{Source, SourceError},
+    kernel::{BucketKey, Source, SourceError},
 };
 
 use super::{Census, CensusError};
@@ -34,14 +34,14 @@ impl Source for CensusSource<'_> {
 
     fn table(
         &self,
-        sequence: &DegreeSequence,
-        _: u8,
-        bucket: u32,
+        &BucketKey { sequence, bucket, .. }: &BucketKey,
     ) -> Result<Arc<BucketTable>, SourceError> {
-        let blocks = self.blocks(&Wanted::Bucket(*sequence, bucket))?;
-        let pair =
-            |pair: &[Block]| KeyedOutcomes { keys: pair[0].clone(), outcomes: pair[1].clone() };
-        let parts: Vec<KeyedOutcomes> = blocks.chunks_exact(2).map(pair).collect();
+        let blocks = self.blocks(&Wanted::Bucket(sequence, bucket))?;
+        let pair = |[keys, outcomes]: &[Block; 2]| KeyedOutcomes {
+            keys: keys.clone(),
+            outcomes: outcomes.clone(),
+        };
+        let parts: Vec<KeyedOutcomes> = blocks.as_chunks::<2>().0.iter().map(pair).collect();
         Ok(Arc::new(BucketTable::from_blocks(&parts)?))
     }
 }

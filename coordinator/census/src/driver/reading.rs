@@ -101,12 +101,11 @@ impl Census {
             return Ok(None);
         }
         let mut taken = Vec::new();
-        for part in 0..shard.parts {
-            let unit = Unit { order: plan.order as u8, shard: index, part };
+        for unit in plan.parts_of(index) {
             let pending = self.state().core.pending(unit).cloned();
             for section in [Section::Keys, Section::Outcomes] {
                 let at_hand = pending.as_ref().and_then(|unit| unit.block(bucket, section));
-                match take(&block_id(shard, part, bucket, section), at_hand) {
+                match take(&block_id(shard, unit.part, bucket, section), at_hand) {
                     Err(StoreError::MissingBlock(_)) if self.may_be_dropped(&plan, index) => {
                         return Ok(None);
                     }
@@ -126,7 +125,7 @@ impl Census {
 
     /// All blocks of a finished unit of the order in work.
     pub(super) fn unit_blocks(&self, plan: &Plan, unit: Unit) -> Result<Vec<Block>, CensusError> {
-        let shard = &plan.shards[unit.shard as usize];
+        let shard = plan.shard_of(unit);
         let pending = self.state().core.pending(unit).cloned();
         let places = (0..1u32 << shard.bucket_bits)
             .flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));

@@ -274,7 +274,7 @@ impl Archive {
         let mut by_size = vec![Summary::default(); plan.max_size + 1];
         for item in self.unit_records(&plan) {
             let (unit, record) = item?;
-            let size = plan.shards[unit.shard as usize].size;
+            let size = plan.shard_of(unit).size;
             by_size[size].add(&record.statistics, record.digest());
         }
         Ok(OrderResult { order, by_size })
@@ -336,7 +336,7 @@ impl Archive {
             return Ok(of_stage(Stage::Withdrawn));
         }
         let plan = store::plan(self.store.layout(), order, &record)?;
-        let planned = plan.shards.iter().map(|shard| shard.parts as usize).sum();
+        let planned = plan.unit_count() as usize;
         let mut recorded = 0;
         for item in self.unit_records(&plan) {
             item?;
@@ -359,11 +359,8 @@ impl Archive {
         &'s self,
         plan: &'s Plan,
     ) -> impl Iterator<Item = Result<(Unit, UnitRecord), StoreError>> + 's {
-        let is_planned = move |unit: Unit| {
-            plan.shards.get(unit.shard as usize).is_some_and(|shard| unit.part < shard.parts)
-        };
         self.store.each_unit_of(plan).map(move |item| match item? {
-            (unit, record) if is_planned(unit) => Ok((unit, record)),
+            (unit, record) if plan.has(unit) => Ok((unit, record)),
             _ => Err(StoreError::Plan(plan.order)),
         })
     }
@@ -380,7 +377,7 @@ impl Archive {
         let mut summaries: BTreeMap<u32, ShardSummary> = BTreeMap::new();
         for item in self.unit_records(&plan) {
             let (unit, record) = item?;
-            let shard = &plan.shards[unit.shard as usize];
+            let shard = plan.shard_of(unit);
             let summary = summaries.entry(unit.shard).or_insert_with(|| ShardSummary {
                 sequence: shard.sequence,
                 statistics: Statistics::default(),
@@ -432,7 +429,7 @@ impl Archive {
                 .flat_map(|shard| (0..shard.parts).map(move |part| (shard, part)))
                 .collect());
         }
-        let part = |(unit, _): (Unit, UnitRecord)| (&plan.shards[unit.shard as usize], unit.part);
+        let part = |(unit, _): (Unit, UnitRecord)| (plan.shard_of(unit), unit.part);
         Ok(self.unit_records(plan).map(|item| item.map(part)).collect::<Result<_, _>>()?)
     }
 

@@ -10,7 +10,7 @@ use trailtrap_shared::{
     partition::{Block, BucketTable, KeyedOutcomes, Mismatch, Section},
     plan::{Plan, Shard, order_name},
 };
-use trailtrap_worker::kernel::{Source, SourceError};
+use trailtrap_worker::kernel::{BucketKey, Source, SourceError};
 
 use crate::{
     core::parents::Parents,
@@ -453,11 +453,9 @@ impl Source for FinishedSource<'_> {
 
     fn table(
         &self,
-        sequence: &DegreeSequence,
-        _: u8,
-        bucket: u32,
+        BucketKey { sequence, bucket, .. }: &BucketKey,
     ) -> Result<Arc<BucketTable>, SourceError> {
         let shard = self.finished.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
-        Ok(Arc::new(self.finished.table(shard, bucket)?))
+        Ok(Arc::new(self.finished.table(shard, *bucket)?))
     }
 }

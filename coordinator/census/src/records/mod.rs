@@ -165,11 +165,20 @@ pub enum DeliveredBlock<'a> {
 }
 
 impl Delivery {
+    /// A unit with these blocks and this record, and nothing else.
+    pub fn new(
+        unit: Unit,
+        sequence: DegreeSequence,
+        blocks: Vec<Block>,
+        record: UnitRecord,
+    ) -> Self {
+        let (named, ahead, told_ahead, own) = (Vec::new(), None, None, None);
+        Delivery { unit, sequence, blocks, named, record, ahead, told_ahead, own }
+    }
+
     /// What was stated of a unit, without its blocks.
     pub fn of_statement(unit: Unit, sequence: DegreeSequence, record: UnitRecord) -> Self {
-        let (blocks, named) = (Vec::new(), Vec::new());
-        let (ahead, told_ahead, own) = (None, None, None);
-        Delivery { unit, sequence, blocks, named, record, ahead, told_ahead, own }
+        Delivery::new(unit, sequence, Vec::new(), record)
     }
 
     /// The block of a section of a bucket.
@@ -207,16 +216,7 @@ pub fn delivery(
         tried: 0,
         confirmed: Vec::new(),
     };
-    Delivery {
-        unit,
-        sequence,
-        blocks,
-        record,
-        ahead: None,
-        told_ahead: None,
-        own: None,
-        named: Vec::new(),
-    }
+    Delivery::new(unit, sequence, blocks, record)
 }
 
 /// The results of an order.

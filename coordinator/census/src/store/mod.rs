@@ -372,6 +372,11 @@ impl Store {
         self.shelf_mark.is_some()
     }
 
+    /// Whether its blocks are all in the database: neither in a depot nor on shelves.
+    fn has_all_here(&self) -> bool {
+        self.depot.is_none() && self.shelf_mark.is_none()
+    }
+
     /// The shelves on which larger blocks are kept, if this process reaches them.
     pub fn shelves(&self) -> Option<&ShelfRoom> {
         self.shelves.as_ref()
@@ -507,7 +512,7 @@ impl Store {
     ///
     /// The store cannot be read.
     pub fn name_elsewhere(&self, id: &BlockId) -> Result<Option<BlockName>, StoreError> {
-        if self.depot.is_none() && self.shelf_mark.is_none() {
+        if self.has_all_here() {
             return Ok(None);
         }
         let section = section_name(id.section);
@@ -686,7 +691,7 @@ impl Store {
             (dropped_key(order).to_vec(), dropped),
             (withdrawn_key(order).to_vec(), withdrawn),
         ];
-        if is_later && self.depot.is_none() && self.shelf_mark.is_none() {
+        if is_later && self.has_all_here() {
             let format = codec::encode(&self.format(LATER_FORMAT));
             changes.push((FORMAT.to_vec(), Some(format)));
         }
@@ -1219,21 +1224,8 @@ impl Store {
         order: usize,
         size: usize,
     ) -> Result<(), StoreError> {
-        let (from, to) = ([order as u8, 0], [order as u8, size as u8 + 1]);
-        let alone = self.journal.as_ref().map(Mutex::lock);
-        self.database.run(|db| {
-            let blocks = family(db, section_name(section));
-            let mut batch = WriteBatch::default();
-            batch.delete_range_cf(blocks, from, to);
-            Ok(db.write_opt(batch, &synced())?)
-        })?;
-        drop(alone);
-        self.database.run(|db| {
-            let blocks = family(db, section_name(section));
-            // This rewrites where blocks are, not the blocks; files with nothing left in them go.
-            db.compact_range_cf(blocks, Some(from), Some(to));
-            Ok(())
-        })
+        let range = (vec![order as u8, 0], vec![order as u8, size as u8 + 1]);
+        self.delete_ranges(&[section], &[range])
     }
 
     /// Drops these sections of the partitions of some shards of a plan, and frees their space, as
@@ -1259,16 +1251,27 @@ impl Store {
             (from, [to, vec![u8::MAX; BLOCK_KEY_TAIL]].concat())
         });
         let runs: Vec<(Vec<u8>, Vec<u8>)> = runs.collect();
-        let (Some((from, _)), Some((_, to))) = (runs.first(), runs.last()) else { return Ok(()) };
         for &section in sections {
             runs.iter().try_for_each(|(from, to)| self.remove_elsewhere(section, from, to))?;
         }
+        self.delete_ranges(sections, &runs)
+    }
+
+    /// Deletes ranges of keys, which increase, from each of these sections, and frees their space.
+    fn delete_ranges(
+        &self,
+        sections: &[Section],
+        ranges: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<(), StoreError> {
+        let (Some((from, _)), Some((_, to))) = (ranges.first(), ranges.last()) else {
+            return Ok(());
+        };
         let alone = self.journal.as_ref().map(Mutex::lock);
         self.database.run(|db| {
             let mut batch = WriteBatch::default();
             for &section in sections {
                 let blocks = family(db, section_name(section));
-                runs.iter().for_each(|(from, to)| batch.delete_range_cf(blocks, from, to));
+                ranges.iter().for_each(|(from, to)| batch.delete_range_cf(blocks, from, to));
             }
             Ok(db.write_opt(batch, &synced())?)
         })?;

@@ -308,15 +308,11 @@ impl Salvage<'_> {
                         let (named, blocks): (Vec<Block>, Vec<Block>) =
                             blocks.into_iter().partition(lies_there);
                         let named = named.iter().map(|block| (block.id, block.name())).collect();
+                        let ahead = self.old.ahead(unit).unwrap_or_default();
                         group.push(Arc::new(Delivery {
-                            unit,
-                            sequence: shard.sequence,
-                            blocks,
-                            record,
-                            ahead: self.old.ahead(unit).unwrap_or_default(),
-                            told_ahead: None,
-                            own: None,
+                            ahead,
                             named,
+                            ..Delivery::new(unit, shard.sequence, blocks, record)
                         }));
                     } else {
                         self.lost += u64::from(shard.size <= max_size);

@@ -55,7 +55,7 @@ impl Odds {
         let at_hand = Odds::at_hand(rate);
         let entry = entry_bytes(plan.layout, plan.order) as f64;
         let bytes = |shard: &Shard| shard.estimate as f64 * entry;
-        let shard = &plan.shards[unit.shard as usize];
+        let shard = plan.shard_of(unit);
         let own = bytes(shard) / f64::from(shard.parts);
         let read: f64 = shard.predecessors.iter().map(|&p| bytes(&plan.shards[p as usize])).sum();
         let usual = (plan.options.bucket_bytes as f64 / 4.0).min(USUAL_BYTES);
@@ -229,8 +229,7 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
         let Some(sequence) = blocks.first().map(|block| block.id.sequence) else { return Ok(()) };
         let mut statistics = Statistics::default();
         let mut digester = Digester::<G>::new(&sequence, Kernel::best());
-        let records = blocks.chunks_exact(3).flat_map(|bucket| {
-            let [keys, outcomes, _] = bucket else { unreachable!("chunks of three") };
+        let records = blocks.as_chunks::<3>().0.iter().flat_map(|[keys, outcomes, _]| {
             keys.slots().enumerate().map(|(i, slot)| (slot, outcomes.record(i)))
         });
         self.try_records(&sequence, records, |graph, outcome| {
@@ -289,8 +288,7 @@ impl<'a, G: Game, E> TrialOf<'a, G, E> {
             let blocks = (self.read)(&sequence, bucket)
                 .map_err(TrialError::Read)?
                 .ok_or(TrialError::Gone)?;
-            for pair in blocks.chunks_exact(2) {
-                let [keys, outcomes] = pair else { unreachable!("chunks of two") };
+            for [keys, outcomes] in blocks.as_chunks::<2>().0 {
                 for (slot, i) in keys.places(slots.iter().copied()) {
                     let outcome = G::decode(sequence.order(), outcomes.record(i));
                     self.known.0.insert((sequence, slot), outcome);
@@ -350,8 +348,7 @@ fn records_at<'b, E>(
     blocks: &'b [Block],
     places: &[u64],
 ) -> Result<Vec<(u64, &'b [u8])>, TrialError<E>> {
-    let mut entries = blocks.chunks_exact(3).flat_map(|bucket| {
-        let [keys, outcomes, _] = bucket else { unreachable!("chunks of three") };
+    let mut entries = blocks.as_chunks::<3>().0.iter().flat_map(|[keys, outcomes, _]| {
         keys.slots().enumerate().map(move |(i, slot)| (slot, outcomes, i))
     });
     let mut passed = 0;

@@ -71,7 +71,7 @@ impl Answers {
             let result = messages::result(&solved.unit, &solved.summary, elapsed);
             answers.blocks.insert((solved.sequence, solved.unit.part), solved.blocks());
             answers.results.insert(solved.unit, result);
-            let size = plan.shards[solved.unit.shard as usize].size;
+            let size = plan.shard_of(solved.unit).size;
             answers.by_size[plan.order - 1][size] += &solved.summary;
         })
         .unwrap();
@@ -90,7 +90,7 @@ impl Answers {
     }
 
     fn sequence(&self, unit: Unit) -> DegreeSequence {
-        self.plans[&(unit.order as usize)].shards[unit.shard as usize].sequence
+        self.plans[&(unit.order as usize)].shard_of(unit).sequence
     }
 
     /// The messages that deliver a lease.
@@ -115,7 +115,7 @@ impl Answers {
         unit: Unit,
     ) -> Result<(), Status> {
         let plan = &self.plans[&(unit.order as usize)];
-        let Some(&predecessor) = plan.shards[unit.shard as usize].predecessors.first() else {
+        let Some(&predecessor) = plan.shard_of(unit).predecessors.first() else {
             return Ok(());
         };
         let shard = &plan.shards[predecessor as usize];

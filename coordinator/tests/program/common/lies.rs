@@ -117,7 +117,7 @@ impl Lie {
         other: Option<&SolvedUnit>,
         random: &mut Random,
     ) -> Option<SolvedUnit> {
-        let shard = &plan.shards[solved.unit.shard as usize];
+        let shard = plan.shard_of(solved.unit);
         let mut entries = entries(solved);
         let drawn = random.below(entries.len().max(1) as u64) as usize;
         let mut summary = solved.summary.clone();

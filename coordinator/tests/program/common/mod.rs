@@ -290,7 +290,7 @@ pub fn add_up(store: &Store, order: usize) {
     let plan = plan(store.layout(), order, &finished).unwrap();
     let mut by_size = vec![Summary::default(); plan.max_size + 1];
     for (unit, record) in store.units(order).unwrap() {
-        let size = plan.shards[unit.shard as usize].size;
+        let size = plan.shard_of(unit).size;
         by_size[size].add(&record.statistics, record.digest());
     }
     finished.result = Some(by_size);

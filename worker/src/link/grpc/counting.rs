@@ -83,7 +83,7 @@ impl GrpcLink {
     }
 
     fn count(&self, task: &CountTask, known: &mut KnownRanges) -> Result<Statement, SourceError> {
-        let ranges = match task.plan.shards[task.unit.shard as usize].parts {
+        let ranges = match task.plan.shard_of(task.unit).parts {
             1 => None,
             _ => Some(self.ranges(task, known)?),
         };
@@ -108,7 +108,7 @@ impl GrpcLink {
             let blocks = self.fetch(&[Wanted::Parents(*sequence)])?.concat();
             Ok::<_, SourceError>(Block::sorted_slots(&blocks))
         };
-        let ranges = Arc::new(PartRanges::of(&plan.shards[unit.shard as usize], parents)?);
+        let ranges = Arc::new(PartRanges::of(plan.shard_of(*unit), parents)?);
         known.put(state, plan, unit.shard, ranges.clone());
         Ok(ranges)
     }

@@ -13,7 +13,7 @@ use super::{MARK_TEXT, Mark, is_mark, no_other};
 use crate::{
     process::{
         open,
-        replace::{self, Replacement, sync_directory},
+        replace::{Replacement, is_unfinished, sync_directory},
     },
     supply::files::{checksum_of_object, directories, object_name, read, write},
 };
@@ -130,12 +130,11 @@ impl KeptDirectory {
         for directory in directories() {
             let Ok(entries) = fs::read_dir(self.path.join(directory)) else { continue };
             for path in entries.flatten().map(|entry| entry.path()) {
-                let is_left = path.extension().is_some_and(|end| end == replace::EXTENSION);
                 let modified = || fs::metadata(&path)?.modified();
                 let is_old = |modified: std::time::SystemTime| {
                     modified.elapsed().is_ok_and(|age| age > LEFTOVER)
                 };
-                if is_left && modified().is_ok_and(is_old) {
+                if is_unfinished(&path) && modified().is_ok_and(is_old) {
                     let _ = fs::remove_file(path);
                 }
             }

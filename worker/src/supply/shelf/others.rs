@@ -28,7 +28,7 @@ use trailtrap_shared::{
 
 use crate::{
     access::{self, AccessError, Credentials},
-    supply::backoff::Rest,
+    supply::backoff::{Rest, stopped},
 };
 
 /// Shelves that are read from, or blocks that are put there, at a time.
@@ -39,8 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(30);
 /// So many others are asked to take a copy.
 const ATTEMPTS: usize = 3;
-/// When this process is asked to stop, it waits no longer than this for others.
-const GRACE: Duration = Duration::from_secs(1);
 
 type Client = ShelfClient<InterceptedService<Channel, Credentials>>;
 
@@ -264,15 +262,11 @@ impl OtherShelves {
 
     /// Waits for something, unless this process is asked to stop.
     fn run<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let stopped = async {
-            self.stop.cancelled().await;
-            tokio::time::sleep(GRACE).await;
-        };
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
                 done = work => Some(done),
-                () = stopped => None,
+                () = stopped(&self.stop) => None,
             }
         })
     }

@@ -159,8 +159,7 @@ impl Service {
         let Some(Part::Name(name)) = next().await? else {
             return Err(Status::invalid_argument("a block begins with its name"));
         };
-        let (name, _) = messages::block_name(name)
-            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let (name, _) = messages::block_name(name).map_err(invalid)?;
         if name.length > LARGEST_BLOCK {
             return Err(Status::invalid_argument("no block is so large"));
         }
@@ -170,21 +169,23 @@ impl Service {
             let Some(Part::Piece(piece)) = next().await? else {
                 return Err(Status::invalid_argument("a block without its end"));
             };
-            let added = assembly.add(piece);
-            let added = added.map_err(|error| Status::invalid_argument(error.to_string()))?;
-            if let Some(bytes) = added {
+            if let Some(bytes) = assembly.add(piece).map_err(invalid)? {
                 break bytes;
             }
         };
         let (shelf, layout) = (self.shelf.clone(), self.layout);
         let put = move || {
             let _permit = permit;
-            let block = Block::parse_named(layout, bytes, &name)
-                .map_err(|error| Status::invalid_argument(error.to_string()))?;
+            let block = Block::parse_named(layout, bytes, &name).map_err(invalid)?;
             shelf.put(&block).map_err(|error| Status::unavailable(error.to_string()))
         };
         spawn_blocking(put).await.map_err(|error| Status::internal(error.to_string()))?
     }
+}
+
+/// What a client has sent is wrong.
+fn invalid(error: impl ToString) -> Status {
+    Status::invalid_argument(error.to_string())
 }
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<wire::BlockPiece, Status>> + Send>>;
@@ -198,7 +199,7 @@ impl ShelfCalls for Service {
         let names: Vec<BlockName> = names
             .map(|name| name.map(|(name, _)| name))
             .collect::<Result<_, _>>()
-            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+            .map_err(invalid)?;
         let (sender, receiver) = channel(1);
         let service = self.clone();
         tokio::spawn(async move {

@@ -2,14 +2,11 @@
 
 use std::convert::Infallible;
 
-use super::{
-    super::{order::parts_of, withdrawal::can_be_solved_alone},
-    *,
-};
+use super::{super::withdrawal::can_be_solved_alone, *};
 
 impl World {
     pub(super) fn has_gone(&self, plan: &Plan, shard: u32) -> Result<bool, Infallible> {
-        Ok(parts_of(plan, shard).iter().any(|part| self.disk.dropped.contains(part)))
+        Ok(plan.parts_of(shard).any(|part| self.disk.dropped.contains(&part)))
     }
 
     /// As the driver finds it in the store.
@@ -67,7 +64,7 @@ impl World {
             graphs_dropped: !self.outcomes_kept && self.sizes_kept == 0,
             sizes_kept: self.sizes_kept,
             dropped_together: 3,
-            graphs: plan.shards.iter().map(|shard| u64::from(shard.parts)).sum(),
+            graphs: plan.unit_count(),
             pairs: 0,
             comparisons,
             comparable,
@@ -88,7 +85,7 @@ impl World {
         let records = self.disk.units.iter().filter(|(unit, _)| usize::from(unit.order) == order);
         let mut total = Statistics::default();
         records.clone().for_each(|(_, record)| total += &record.statistics);
-        let units: usize = plan.shards.iter().map(|shard| shard.parts as usize).sum();
+        let units = plan.unit_count() as usize;
         assert_eq!(records.count(), units, "closed before it was done");
         let mass = plan.shards.iter().map(|shard| shard.mass).sum::<u128>();
         assert_eq!(total.labelled.all.graphs, mass, "something is lost or counted twice");
@@ -199,7 +196,7 @@ impl World {
         else {
             return;
         };
-        for &shard in &order.plan().shards[unit.shard as usize].predecessors {
+        for &shard in &order.plan().shard_of(*unit).predecessors {
             for part in 0..order.plan().shards[shard as usize].parts {
                 let read = Unit { order: unit.order, shard, part };
                 assert!(self.disk.units.contains_key(&read), "{unit:?} before {read:?}");

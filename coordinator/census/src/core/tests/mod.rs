@@ -238,7 +238,7 @@ impl World {
 
     /// The units that are to be solved, as the store and the plan know them.
     fn record(&self, unit: Unit, inputs: Content, worker: &Author, way: Way) -> UnitRecord {
-        let shard = &self.plans[&usize::from(unit.order)].shards[unit.shard as usize];
+        let shard = self.plans[&usize::from(unit.order)].shard_of(unit);
         let (parts, part) = (u128::from(shard.parts), u128::from(unit.part));
         let mut mass = shard.mass / parts + u128::from(part < shard.mass % parts);
         mass -= u128::from(way == Way::Light);
@@ -311,7 +311,7 @@ impl World {
     /// to.
     fn gone_of(&self, unit: Unit) -> BTreeSet<u32> {
         let plan = &self.plans[&usize::from(unit.order)];
-        let read = plan.shards[unit.shard as usize].predecessors.iter().copied();
+        let read = plan.shard_of(unit).predecessors.iter().copied();
         let going = self.todo.iter().chain(&self.committer).filter_map(|effect| match effect {
             Effect::Drop { shards, .. } => Some(shards),
             _ => None,
@@ -438,9 +438,8 @@ impl World {
                 let plan = order.plan().clone();
                 let Work { lease, units, .. } = work;
                 let what = self.names(&units);
-                let read =
-                    units.iter().flat_map(|unit| &plan.shards[unit.shard as usize].predecessors);
-                let read = read.flat_map(|&shard| super::order::parts_of(&plan, shard));
+                let read = units.iter().flat_map(|&unit| &plan.shard_of(unit).predecessors);
+                let read = read.flat_map(|&shard| plan.parts_of(shard));
                 let gone = read.into_iter().find(|unit| self.disk.dropped.contains(unit));
                 self.held.push(HeldWork { worker, lease, units, inputs, compares });
                 if let Some(gone) = gone {
@@ -478,15 +477,10 @@ impl World {
 
     fn deliver_and_wait(&mut self, name: &str, held: &HeldWork, way: Way, durable: bool) {
         let author = self.core.author(held.worker);
-        let one = |(&unit, &inputs): (&Unit, &Content)| Delivery {
-            unit,
-            sequence: self.plans[&usize::from(unit.order)].shards[unit.shard as usize].sequence,
-            blocks: Vec::new(),
-            record: self.record(unit, inputs, &author, way),
-            ahead: None,
-            told_ahead: None,
-            own: None,
-            named: Vec::new(),
+        let one = |(&unit, &inputs): (&Unit, &Content)| {
+            let shard = self.plans[&usize::from(unit.order)].shard_of(unit);
+            let record = self.record(unit, inputs, &author, way);
+            Delivery::new(unit, shard.sequence, Vec::new(), record)
         };
         let deliveries = held.units.iter().zip(&held.inputs).map(one).collect();
         self.arrive(name, held, durable, |core| {
@@ -530,7 +524,7 @@ impl World {
                 let flaw = |delivery: &Delivery| match Way::of(&delivery.record) {
                     Way::Miscounted => Some("it is miscounted"),
                     Way::Swapped => Some("it lists a graph of another part"),
-                    Way::Light if plan.shards[delivery.unit.shard as usize].parts == 1 => {
+                    Way::Light if plan.shard_of(delivery.unit).parts == 1 => {
                         Some("it is too light")
                     }
                     // What was left out cannot be tried, and nor can what is not in the records.
@@ -677,7 +671,7 @@ impl World {
         if let Some(last) = last.filter(|_| self.sizes_kept > 0) {
             // What has no more edges is not needed to solve again what is in work.
             let last = (last + self.sizes_kept).min(plan.max_size);
-            for unit in (0..plan.layer(last).end).flat_map(|s| super::order::parts_of(plan, s)) {
+            for unit in (0..plan.layer(last).end).flat_map(|shard| plan.parts_of(shard)) {
                 let is_done = self.disk.units.contains_key(&unit);
                 assert!(is_done, "{unit:?} has nothing to fall back on");
             }
@@ -687,11 +681,11 @@ impl World {
             .iter()
             .flat_map(|&shard| [vec![shard], successors[shard as usize].clone()].concat())
         {
-            for unit in super::order::parts_of(plan, shard) {
+            for unit in plan.parts_of(shard) {
                 assert!(self.disk.units.contains_key(&unit), "{unit:?} cannot be solved any more");
             }
         }
-        let dropped = shards.iter().flat_map(|&shard| super::order::parts_of(plan, shard));
+        let dropped = shards.iter().flat_map(|&shard| plan.parts_of(shard));
         self.disk.dropped.extend(dropped);
         let names: Vec<String> =
             shards.iter().map(|shard| format!("u{}.{shard}", plan.order)).collect();
@@ -701,7 +695,7 @@ impl World {
     /// Somebody reads a unit of the store and finds it damaged.
     fn damage(&mut self, unit: Unit) {
         let Some(record) = self.disk.units.get(&unit).cloned() else { return };
-        let sequence = self.plan(unit.order.into()).shards[unit.shard as usize].sequence;
+        let sequence = self.plan(unit.order.into()).shard_of(unit).sequence;
         let edition = self.core.edition();
         let text = "a block is damaged".to_owned();
         self.core.damaged(Damage { unit, sequence, record, text, edition });
