@@ -154,7 +154,9 @@ fn columns(
         table.text(
             "status",
             "finished; limited if graphs with more edges were left out; unfinished if units of \
-             the order are missing and nothing was checked; disputed if an alarm is open",
+             the order are missing and nothing was checked; withdrawn if units that it follows \
+             from are to be solved again; disputed if an alarm is open, or what it doubts has not \
+             been solved again",
             |_| status.word().to_owned(),
         );
         if let Some(max_size) = status.max_size {

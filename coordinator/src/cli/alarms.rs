@@ -27,9 +27,11 @@ use crate::terminal;
 ///
 /// An alarm is raised when two computations of a unit differ, when results contradict themselves
 /// or theory, when a record does not follow from its predecessors, and when stored data are
-/// damaged. Wrong units, and what their worker did
-/// since a result of it was last confirmed, are solved again at once; so results that are reported
-/// are right again. But `verify` fails until somebody has looked into it and says so.
+/// damaged. Wrong units, and what their worker did since a result of it was last confirmed, are
+/// solved again at once; so results that are reported are right again. But `verify` fails while an
+/// alarm is open, until somebody has looked into it and says so. Where nobody is to blame, for
+/// damage, for accidents in `census` and for what was doubted by hand, it is settled from the
+/// beginning, and `verify` fails only until the units are solved again.
 #[derive(Args)]
 pub struct AlarmsCommand {
     /// The data directory

@@ -62,8 +62,8 @@ pub struct CoordinatorCommand {
     /// two of them, from which the others read it. The coordinator has names, counts and P1-win
     /// graphs alone, and not even a file system that all see is needed. With --keep minimal, since
     /// what lies with workers goes with them. If both of a block's workers are gone, its unit is
-    /// solved again, or its order, if what that was computed from is gone too. Later runs know it,
-    /// and need no flag
+    /// solved again, or its order, if what that was computed from is gone too. Later runs know it
+    /// without this flag, and want --keep minimal again
     #[arg(long, conflicts_with = "depot")]
     shelves: bool,
     /// Wait so long for a worker that has blocks which nobody else has, once nothing is heard of it,
@@ -120,7 +120,7 @@ impl CoordinatorCommand {
         let on_shelves = self.common.kept(&directory, self.shelves)? == Kept::OnShelves;
         anyhow::ensure!(
             !on_shelves || self.common.keeps_least(),
-            "what lies on the shelves of workers goes with them: with --shelves, say --keep minimal"
+            "what this census keeps on the shelves of workers goes with them: say --keep minimal"
         );
         let local = listener.local_addr()?;
         let door = Security::from(self.security).prepare(directory.path(), local)?;

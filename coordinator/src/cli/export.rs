@@ -187,9 +187,10 @@ struct TableCommand {
     #[arg(long, short, value_name = "FORMAT", value_parser = choices::<TableFormat>())]
     format: Option<TableFormat>,
     /// Also take an order in work, as far as its units are recorded, or one about which an alarm
-    /// is open: captions say so, and CSV and JSON have one more column, `status`, which is
-    /// `finished`, `unfinished` or `disputed` (of an order that was done up to a number of edges,
-    /// `limited`, with that number in a column `max_size`, whatever is asked for)
+    /// is open: captions say so, and CSV, JSON and Parquet have one more column, `status`, which is
+    /// `finished`, `unfinished`, `withdrawn` while units of it or below are to be solved again, or
+    /// `disputed` (of an order that was done up to a number of edges, `limited`, with that number in
+    /// a column `max_size`, whatever is asked for)
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -206,8 +207,8 @@ struct ShardsCommand {
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
     /// Take an order in work as well, as far as its units are recorded; there are two more
-    /// columns, `status`, which is `finished` or `unfinished`, and `parts_recorded` (of an order
-    /// that was done up to a number of edges, always, and `max_size`)
+    /// columns, `parts_recorded`, and `status`, as tables have it (of an order that was done up to a
+    /// number of edges, always, and `max_size`)
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]

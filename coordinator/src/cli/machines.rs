@@ -23,7 +23,7 @@ use crate::forecast::{Cluster, Forecast, Question, Rate, calibrate, simulate};
 #[derive(Args)]
 pub struct MachineArguments {
     /// Workers on so many nodes, beside a coordinator [default: one process does everything, as
-    /// `census`; a rehearsal has none]
+    /// `census`; a rehearsal has to have some]
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub nodes: Option<u16>,
     /// Solving threads of each node, and cores of the coordinator [default: the processors this

@@ -99,7 +99,8 @@ pub struct Common {
     /// s = max(1, g · min(1, 16 · RATE)), about; `trailtrap plan` tells how many units are drawn,
     /// and what share of the bytes they have. With 1 no wrong record is let in. 0 turns it off.
     /// Everything else that a worker states is checked whatever the rate; what `census` solves in
-    /// its own process is counted again in the units drawn only, and with 0 in none
+    /// its own process is counted again in the units drawn only, and with 0 in none, but in classes
+    /// that degrees do not tell in all
     #[arg(long, value_name = "RATE", default_value = TRIED, hide_short_help = true,
           value_parser = parse_share)]
     sample: f64,
@@ -117,7 +118,8 @@ pub struct Splitting {
           value_parser = clap::value_parser!(u64).range(1..))]
     part_graphs: Option<u64>,
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
-    /// [default: 64MiB, or less where there is little memory: a sixteenth of it]
+    /// [default: 64MiB, or less where there is little memory: a sixteenth of it, or of half of the
+    /// least that a worker has, and 1 MiB at least]
     #[arg(long, value_name = "SIZE", hide_short_help = true,
           value_parser = limits::parse_size_from::<LEAST_BUCKET>)]
     bucket_size: Option<Size>,
@@ -128,7 +130,7 @@ const LEAST_BUCKET: u64 = 100;
 
 impl Splitting {
     /// Whether nothing is said.
-    pub fn is_usual(&self) -> bool {
+    fn is_usual(&self) -> bool {
         self.part_graphs.is_none() && self.bucket_size.is_none()
     }
 

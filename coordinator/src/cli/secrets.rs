@@ -15,7 +15,8 @@ pub struct SecurityArguments {
     /// machine's name]
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Option<String>,
-    /// Encrypt, and ask for tokens, on loopback too; elsewhere that is always done
+    /// Encrypt, and ask for tokens, on loopback too, as with any of --secrets, --certificate and
+    /// --client-ca; elsewhere that is always done
     #[arg(long)]
     secure: bool,
     /// Use the secrets of this file (see `trailtrap secrets`) instead of those in the data
