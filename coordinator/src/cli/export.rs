@@ -171,10 +171,10 @@ enum What {
 
 /// A table: for LaTeX, for people, or for programs.
 ///
-/// CSV, JSON and Parquet have all columns, under names that do not change, and exact integers next to every
-/// share; columns that begin with labelled_ count labelled graphs, that is classes with weights
-/// n!/|Aut|, which is G(n, 1/2). JSON says what each column means. LaTeX (booktabs, siunitx) and
-/// Markdown have fewer columns, and percentages.
+/// CSV, JSON and Parquet have all columns, under names that do not change, and exact integers next
+/// to every share; columns that begin with labelled_ count labelled graphs, that is classes with
+/// weights n!/|Aut|, which is G(n, 1/2). JSON says what each column means. LaTeX (booktabs,
+/// siunitx) and Markdown have fewer columns, and percentages.
 #[derive(Args)]
 struct TableCommand {
     #[arg(value_name = "TABLE", value_parser = choices::<TableKind>())]
@@ -189,8 +189,8 @@ struct TableCommand {
     /// Also take an order in work, as far as its units are recorded, or one about which an alarm
     /// is open: captions say so, and CSV, JSON and Parquet have one more column, `status`, which is
     /// `finished`, `unfinished`, `withdrawn` while units of it or below are to be solved again, or
-    /// `disputed` (of an order that was done up to a number of edges, `limited`, with that number in
-    /// a column `max_size`, whatever is asked for)
+    /// `disputed` (of an order that was done up to a number of edges, `limited`, with that number
+    /// in a column `max_size`, whatever is asked for)
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -207,8 +207,8 @@ struct ShardsCommand {
     #[arg(value_name = "N", value_parser = parse_order)]
     order: usize,
     /// Take an order in work as well, as far as its units are recorded; there are two more
-    /// columns, `parts_recorded`, and `status`, as tables have it (of an order that was done up to a
-    /// number of edges, always, and `max_size`)
+    /// columns, `parts_recorded`, and `status`, as tables have it (of an order that was done up to
+    /// a number of edges, always, and `max_size`)
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]

@@ -19,11 +19,11 @@ use crate::terminal::{self, Terminal};
 ///
 /// Copies every unit of which all is undamaged into a new store, which takes the place of the old
 /// one; that is kept beside it, unchanged. If the database does not open, what is in its files is
-/// read without it. Then `trailtrap census` solves what is missing, and nothing else (or, if workers
-/// have blocks on their shelves, `trailtrap coordinator` has it solved).
-/// Takes as long as reading the data, and as much space again. Where the outcomes that a damaged unit
-/// was computed from were not kept (`--keep`), it cannot be solved again alone, and all of its order
-/// is left out.
+/// read without it. Then `trailtrap census` solves what is missing, and nothing else (or, if
+/// workers have blocks on their shelves, `trailtrap coordinator` has it solved).
+/// Takes as long as reading the data, and as much space again. Where the outcomes that a damaged
+/// unit was computed from were not kept (`--keep`), it cannot be solved again alone, and all of its
+/// order is left out.
 ///
 /// A census mends single damaged blocks by itself when it reads them. This is for what it cannot
 /// read around: a database that does not open or has lost what it had, or damage in finished

@@ -113,8 +113,8 @@ pub struct Calibration {
     pub cost: Cost,
     /// Seconds of a core for a position.
     pub position: f64,
-    /// Whether that was measured: if no graph was decided, or none needed a search, there is nothing
-    /// to measure.
+    /// Whether that was measured: if no graph was decided, or none needed a search, there is
+    /// nothing to measure.
     pub position_measured: bool,
     /// Seconds of a core to load a graph of an endgame.
     pub loading: f64,
@@ -439,8 +439,8 @@ impl Outlook<'_> {
         Ok((totals, half_width))
     }
 
-    /// About the fewest graphs for which such an interval is to be expected: its width does not fall
-    /// with every graph more, nor where strata are split.
+    /// About the fewest graphs for which such an interval is to be expected: its width does not
+    /// fall with every graph more, nor where strata are split.
     fn samples_for(&self, width: f64) -> Result<u64, SampleError> {
         let suffice = |samples: u64| Ok::<_, SampleError>(self.allotted(samples)?.1 <= width);
         let (mut least, mut most) = (self.strata.sampled.len() as u64, MAX_SAMPLES);

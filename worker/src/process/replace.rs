@@ -68,8 +68,8 @@ impl Replacement {
         fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
     ) -> Result<(), E> {
         let directory = directory_of(&self.path);
-        // Made here, errors are those of the system. Those of `tempfile` name the file, of which nobody
-        // has heard.
+        // Made here, errors are those of the system. Those of `tempfile` name the file, of which
+        // nobody has heard.
         let create =
             |path: &Path| File::options().write(true).create_new(true).mode(self.mode).open(path);
         let file = tempfile::Builder::new()
@@ -102,7 +102,8 @@ impl Replacement {
     }
 }
 
-/// Whether this is the name of a file that is being written, or that its writer has left unfinished.
+/// Whether this is the name of a file that is being written, or that its writer has left
+/// unfinished.
 pub fn is_unfinished(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == EXTENSION)
 }
