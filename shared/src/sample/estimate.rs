@@ -38,33 +38,13 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// The proportion of `wins` among `samples`, with Wilson's interval for it (E. B. Wilson, Probable
-/// inference, J. Amer. Statist. Assoc. 22, 1927), corrected for continuity (method 4 of R. G.
-/// Newcombe, Two-sided confidence intervals for the single proportion, Stat. Med. 17, 1998, but for
-/// the part of a step). Without samples nothing is known.
-fn wilson(samples: u64, wins: f64) -> Estimate {
-    if samples == 0 {
-        return Estimate { value: 0.5, low: 0.0, high: 1.0 };
-    }
-    let (n, p) = (samples as f64, wins / samples as f64);
-    let end = |p: f64, side: f64| {
-        let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-        (p + Z * Z / (2.0 * n) + side * half) / (1.0 + Z * Z / n)
-    };
-    let (below, above) = (p - CONTINUITY / n, p + CONTINUITY / n);
-    Estimate {
-        value: p,
-        low: if below <= 0.0 { 0.0 } else { end(below, -1.0).max(0.0) },
-        high: if above >= 1.0 { 1.0 } else { end(above, 1.0).min(1.0) },
-    }
-}
-
 impl Observed {
-    /// The proportion and its interval.
-    pub fn estimate(self) -> Estimate {
+    /// The proportion that was seen; a half, if nothing was.
+    fn proportion(self) -> f64 {
         match self {
-            Observed::Exact(value) => Estimate { value, low: value, high: value },
-            Observed::Sampled { samples, wins } => wilson(samples, wins),
+            Observed::Exact(proportion) => proportion,
+            Observed::Sampled { samples: 0, .. } => 0.5,
+            Observed::Sampled { samples, wins } => wins / samples as f64,
         }
     }
 }
@@ -100,7 +80,7 @@ pub fn combined(strata: impl IntoIterator<Item = (f64, Observed)>) -> Option<Est
             // It says nothing, and steps cannot be told of it.
             continue;
         }
-        value += share * observed.estimate().value;
+        value += share * observed.proportion();
         match observed {
             Observed::Exact(p) => known += share * p,
             Observed::Sampled { samples: 0, .. } => unknown += share,
@@ -322,6 +302,27 @@ mod tests {
         (a - b).abs() < 5e-5
     }
 
+    /// The proportion of `wins` among `samples`, with Wilson's interval for it (E. B. Wilson,
+    /// Probable inference, J. Amer. Statist. Assoc. 22, 1927), corrected for continuity (method 4 of
+    /// R. G. Newcombe, Two-sided confidence intervals for the single proportion, Stat. Med. 17,
+    /// 1998, but for the part of a step). Without samples nothing is known.
+    fn wilson(samples: u64, wins: f64) -> Estimate {
+        if samples == 0 {
+            return Estimate { value: 0.5, low: 0.0, high: 1.0 };
+        }
+        let (n, p) = (samples as f64, wins / samples as f64);
+        let end = |p: f64, side: f64| {
+            let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+            (p + Z * Z / (2.0 * n) + side * half) / (1.0 + Z * Z / n)
+        };
+        let (below, above) = (p - CONTINUITY / n, p + CONTINUITY / n);
+        Estimate {
+            value: p,
+            low: if below <= 0.0 { 0.0 } else { end(below, -1.0).max(0.0) },
+            high: if above >= 1.0 { 1.0 } else { end(above, 1.0).min(1.0) },
+        }
+    }
+
     #[test]
     fn wilson_is_that_of_the_books() {
         // E. B. Wilson's formula by hand, of what is a part of a step away from 10 of 100, and from
@@ -331,6 +332,12 @@ mod tests {
         let none = wilson(20, 0.0);
         assert!(none.low == 0.0 && close(none.high, 0.2027), "{none:?}");
         assert_eq!(wilson(0, 0.0).high, 1.0);
+    }
+
+    /// How likely it is that of so many graphs P1 wins so many, each with probability `p`.
+    fn likelihood(samples: u64, wins: u64, p: f64) -> f64 {
+        let ways: f64 = (0..wins).map(|i| (samples - i) as f64 / (i + 1) as f64).product();
+        ways * p.powi(wins as i32) * (1.0 - p).powi((samples - wins) as i32)
     }
 
     /// The least probability, over many proportions of the strata, that the interval holds the
@@ -352,21 +359,13 @@ mod tests {
             };
             seen.push((wins, combined((0..K).map(observed)).unwrap()));
         }
-        let ways = |samples: u64, wins: u64| {
-            (0..wins).map(|i| (samples - i) as f64 / (i + 1) as f64).product::<f64>()
-        };
         let coverage = |proportions: &[f64; K]| {
             let whole: f64 = (0..K).map(|i| strata[i].0 * proportions[i]).sum();
             let held = seen
                 .iter()
                 .filter(|(_, found)| (found.low - 1e-12..=found.high + 1e-12).contains(&whole));
             held.map(|(wins, _)| {
-                let likely = |i: usize| {
-                    let (samples, p) = (strata[i].1, proportions[i]);
-                    ways(samples, wins[i])
-                        * p.powi(wins[i] as i32)
-                        * (1.0 - p).powi((samples - wins[i]) as i32)
-                };
+                let likely = |i: usize| likelihood(strata[i].1, wins[i], proportions[i]);
                 (0..K).map(likely).product::<f64>()
             })
             .sum::<f64>()
@@ -549,12 +548,8 @@ mod tests {
                 })
                 .collect();
             for p in some {
-                let ways = |won: i32| {
-                    (0..won).map(|i| f64::from(count - i) / f64::from(i + 1)).product::<f64>()
-                };
-                let likely = |won: i32| ways(won) * p.powi(won) * (1.0 - p).powi(count - won);
                 let held = (0..=count).zip(&found).filter(|(_, e)| e.low <= p && p <= e.high);
-                let held: f64 = held.map(|(won, _)| likely(won)).sum();
+                let held: f64 = held.map(|(won, _)| likelihood(count, won, p)).sum();
                 assert!(held >= 0.95, "{count} {p}: {held}");
             }
         }
