@@ -172,7 +172,7 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
             if std::mem::replace(&mut order, plan.order) < ORDER {
                 return;
             }
-            let graphs = graphs_of(solved);
+            let graphs = solved.graphs() as f64;
             solving.push((pairs_of(plan, solved), taken));
             // The largest shards tell what a graph takes, and one in eight of the others what a
             // unit does.
@@ -235,12 +235,8 @@ fn calibrate_requests(game: GameName, kernel: Kernel) -> Result<f64, SolveError>
     })
 }
 
-fn graphs_of(solved: &SolvedUnit) -> f64 {
-    solved.summary.statistics.classes.all.graphs as f64
-}
-
 fn pairs_of(plan: &Plan, solved: &SolvedUnit) -> f64 {
-    graphs_of(solved) * plan.shard_of(solved.unit).size as f64
+    (solved.graphs() * plan.shard_of(solved.unit).size as u64) as f64
 }
 
 /// What one of many things takes, and what a unit of them takes beside, from numbers of things in

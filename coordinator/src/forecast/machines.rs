@@ -363,10 +363,11 @@ impl Machines {
         let OrderInWork { plan, graphs, .. } = order;
         let Calibration { make, recount, .. } = self.calibration;
         let Calibration { unit: each_unit, make_unit, recount_unit, .. } = self.calibration;
-        let shard = &plan.shards[together[0].shard as usize];
-        let count = graphs[together[0].shard as usize] / f64::from(shard.parts);
+        let (shard, of_all_parts) =
+            (plan.shard_of(together[0]), graphs[together[0].shard as usize]);
+        let count = of_all_parts / f64::from(shard.parts);
         let all = count * together.len() as f64;
-        let bytes = all * stored_entry(plan, shard, graphs[together[0].shard as usize]);
+        let bytes = all * stored_entry(plan, shard, of_all_parts);
         let again = together.len() < shard.parts as usize;
         let of_shard = (together[0].shard, all);
         let input = self.read(order, worker, of_shard, again, allowance_bytes);

@@ -338,8 +338,7 @@ fn parts_together_are_the_parts() {
     for allowance_bytes in [usize::MAX, 1000, 1] {
         let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
         for (index, shard) in (0..).zip(&plan.shards).filter(|(_, shard)| shard.parts > 1) {
-            let units: Vec<Unit> =
-                (0..shard.parts).map(|part| Unit { order: 8, shard: index, part }).collect();
+            let units: Vec<Unit> = plan.parts_of(index).collect();
             let [alone, together] = [(), ()].map(|()| Watched::new(&memory, |_, _| Vec::new()));
             let solved = solver.solve_together(&plan, &units, &together).unwrap();
             assert_eq!(solved.len(), units.len());
@@ -424,8 +423,7 @@ fn evidence_is_what_drawn_graphs_lead_to() {
         let solver = Solver { game: GameName::TrailTrap, kernel, allowance_bytes, stop };
         let (source, mut taken) = (Watched::new(&memory, draw), 0);
         for (index, shard) in (0..).zip(&plan.shards) {
-            let units: Vec<Unit> =
-                (0..shard.parts).map(|part| Unit { order: 7, shard: index, part }).collect();
+            let units: Vec<Unit> = plan.parts_of(index).collect();
             let solve = |units| solver.solve_together(&plan, units, &source).unwrap();
             for solved in units.chunks(together).flat_map(solve) {
                 let tables = solved.tables.iter();

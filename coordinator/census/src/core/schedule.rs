@@ -676,10 +676,7 @@ mod tests {
                     prop_assert!(retired.insert(shard) && !schedule.is_read_now(shard));
                 }
             }
-            prop_assert_eq!(
-                done.len() as u32,
-                plan.unit_count() as u32
-            );
+            prop_assert_eq!(done.len() as u64, plan.unit_count());
             prop_assert_eq!(retired.len(), plan.shards.len());
             prop_assert_eq!(schedule.ready(), 0);
         }

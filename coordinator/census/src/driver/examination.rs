@@ -83,11 +83,9 @@ fn flaw<T>(why: impl ToString) -> Sound<T> {
 
 /// The unit's shard, if the plan has such a unit.
 fn planned(plan: &Plan, unit: Unit) -> Sound<&Shard> {
-    let is_planned =
-        |shard: &&Shard| unit.part < shard.parts && plan.order == usize::from(unit.order);
-    match plan.shards.get(unit.shard as usize).filter(is_planned) {
-        Some(shard) => Ok(shard),
-        None => flaw("there is no such unit"),
+    match plan.order == usize::from(unit.order) && plan.has(unit) {
+        true => Ok(plan.shard_of(unit)),
+        false => flaw("there is no such unit"),
     }
 }
 

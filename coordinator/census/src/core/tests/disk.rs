@@ -197,8 +197,7 @@ impl World {
             return;
         };
         for &shard in &order.plan().shard_of(*unit).predecessors {
-            for part in 0..order.plan().shards[shard as usize].parts {
-                let read = Unit { order: unit.order, shard, part };
+            for read in order.plan().parts_of(shard) {
                 assert!(self.disk.units.contains_key(&read), "{unit:?} before {read:?}");
             }
         }
