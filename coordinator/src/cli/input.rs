@@ -59,7 +59,8 @@ pub fn for_each_batch(
                 Err(error) => take(Err(error))?,
             }
         } else {
-            let (text, shown) = (input.as_encoded_bytes(), input.to_string_lossy());
+            let text = graph6::in_line(input.as_encoded_bytes(), true);
+            let shown = input.to_string_lossy();
             let name = match graph6::decode(text) {
                 Ok(_) => format!("'{shown}'"),
                 Err(_) => format!("'{shown}' is neither a file nor graph6"),

@@ -88,7 +88,7 @@ impl SolveCommand {
         let mut header = vec!["graph6", "order", "size", "winner"];
         header.extend(self.explain.then_some("explanation"));
         self.questions.answer("solve", &header, LINES, |lines| {
-            let at_a_time = lines.len().div_ceil(CLAIM).clamp(1, rayon::current_num_threads());
+            let at_a_time = (lines.len() / CLAIM).clamp(1, rayon::current_num_threads());
             let limit = usize::try_from(self.limit).unwrap_or(usize::MAX) / at_a_time;
             Ok(play!(self.game, G => self.answer_all::<<G as Game>::Search>(lines, limit)))
         })

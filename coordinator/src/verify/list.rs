@@ -113,7 +113,7 @@ impl CheckedList {
 
     /// Looks for each graph of this list, which is read once more from its file, among others:
     /// those of the class with at most so many edges have to be there. `None` if the file cannot be
-    /// read twice.
+    /// read twice, as a pipe cannot: whoever opened it again would wait for ever.
     pub fn check_among(
         &self,
         path: &Path,
@@ -121,6 +121,9 @@ impl CheckedList {
         class: Class,
         max_size: usize,
     ) -> anyhow::Result<Option<Compared>> {
+        if !path.is_file() {
+            return Ok(None);
+        }
         let mut others = others.graphs().map(|graph| graph6::encode(&graph).into_bytes());
         let mut other = others.next();
         let (mut found, mut untold, mut lines) = (0, 0, 0);
@@ -140,7 +143,7 @@ impl CheckedList {
                 other = others.next();
                 continue;
             }
-            let graph = graph6::decode(&line)?;
+            let graph = graph6::decode(text)?;
             if graph.size() <= max_size && class.contains(&graph) {
                 let (number, text) = (number + 1, String::from_utf8_lossy(text));
                 bail!("line {number}: {text} is not among the P1-wins of the census");
@@ -238,8 +241,7 @@ struct Reading<T> {
 }
 
 impl<T: BufRead> Reading<T> {
-    /// The next lines, without their breaks and without a header that stands alone; none at the
-    /// end of the text.
+    /// The next lines, without their breaks and without the header; none at the end of the text.
     fn next_lines(&mut self) -> anyhow::Result<Vec<Vec<u8>>> {
         let mut lines: Vec<Vec<u8>> = Vec::new();
         while lines.len() < LINES {
@@ -255,16 +257,18 @@ impl<T: BufRead> Reading<T> {
                 let at = self.number + lines.len() + 1;
                 if read as u64 == LINE_BYTES {
                     // It may say itself what it is.
-                    graph6::decode(&line).map_err(|error| anyhow!("line {at}: {error}"))?;
+                    let text = graph6::in_line(&line, at == 1);
+                    graph6::decode(text).map_err(|error| anyhow!("line {at}: {error}"))?;
                     bail!("line {at}: longer than that of any graph");
                 }
                 bail!("line {at}: no line break: the list is cut short");
             }
-            if self.number == 0 && lines.is_empty() && graph6::is_header(&line) {
+            let is_first = self.number == 0 && lines.is_empty();
+            if is_first && graph6::is_header(&line) {
                 self.number = 1;
                 continue;
             }
-            lines.push(line);
+            lines.push(graph6::in_line(&line, is_first).to_vec());
         }
         Ok(lines)
     }
@@ -274,12 +278,11 @@ impl<T: BufRead> Reading<T> {
         self.number += 1;
         let (number, list) = (self.number, &mut self.list);
         let (graph, automorphisms) = checked.map_err(|why| anyhow!("line {number}: {why}"))?;
-        let text = graph6::in_line(line, number == 1);
         ensure!(
-            list.by_size.is_empty() || self.last[..] < *text,
+            list.by_size.is_empty() || self.last[..] < *line,
             "line {number}: not greater than the line before: not sorted, or a graph stands twice"
         );
-        self.last = text.to_vec();
+        self.last = line.to_vec();
         if list.by_size.is_empty() {
             list.order = graph.order();
             list.by_size = vec![Wins::default(); pairs(list.order) + 1];
@@ -359,6 +362,9 @@ mod tests {
         let why = |bytes: &[u8]| format!("{:#}", read(bytes).err().unwrap());
         assert!(why(b">>graph6<<\nC~\nC?\n").contains("line 3: not greater"));
         assert!(why(b">>graph6<<\n>>graph6<<\nC~\n").contains("line 2: "));
+        // The same graph twice.
+        assert!(why(b">>graph6<<\n>>graph6<<CF\nCF\n").contains("line 2: column 1: the header"));
+        assert!(why(b">>graph6<<>>graph6<<CF\nCF\n").contains("line 1: column 1: the header"));
     }
 
     #[test]

@@ -22,7 +22,8 @@ const OTHER_HEADERS: [(&str, &str); 5] = [
 /// longer ones so many bytes, and one more, are enough to say what is wrong.
 pub const LONGEST_LINE: usize = HEADER.len() + encoded_len(MAX_ORDER) + 2;
 
-/// Why a line is not the graph6 text of a graph this program can hold. Columns count bytes from 1.
+/// Why a line is not the graph6 text of a graph this program can hold. Columns count bytes from 1, after
+/// a header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Graph6Error {
     /// No byte at all.
@@ -38,6 +39,9 @@ pub enum Graph6Error {
         }
     )]
     OtherFormat(&'static str),
+    /// The header of a file where a graph should be.
+    #[error("column 1: the header {HEADER} stands in the first line of a file, and only once")]
+    Header,
     /// A byte outside 63 ..= 126.
     #[error("column {column}: byte 0x{byte:02x} is not a graph6 character (allowed: '?' to '~')")]
     BadByte {
@@ -139,18 +143,20 @@ pub fn is_header(line: &[u8]) -> bool {
     line.starts_with(HEADER.as_bytes()) && in_line(line, true).is_empty()
 }
 
-/// Reads one graph from a line; a trailing line break and a leading `>>graph6<<` are accepted.
-/// Never panics.
+/// Reads one graph from a line, with or without the end of the line. The header of a file is no
+/// part of a graph: [`in_line`] takes it off. Never panics.
 ///
 /// # Errors
 /// [`Graph6Error`] says what is wrong with the line, and at which column.
 pub fn decode(line: &[u8]) -> Result<Graph, Graph6Error> {
-    let text = in_line(line, true);
-    let skipped = if line.starts_with(HEADER.as_bytes()) { HEADER.len() } else { 0 };
-    let column = |index: usize| skipped + index + 1;
+    let text = in_line(line, false);
+    let column = |index: usize| index + 1;
     match text.first() {
         None => return Err(Graph6Error::Empty),
         Some(b'>') => {
+            if text.starts_with(HEADER.as_bytes()) {
+                return Err(Graph6Error::Header);
+            }
             let mut headers = OTHER_HEADERS.iter();
             if let Some((_, name)) =
                 headers.find(|(header, _)| text.starts_with(header.as_bytes()))
@@ -209,7 +215,7 @@ mod tests {
         assert_eq!(encode(&Graph::from_edges(2, [(0, 1)])), "A_");
         // The example of the format's description: order 5, edges 02 04 13 34.
         assert_eq!(encode(&Graph::from_edges(5, [(0, 2), (0, 4), (1, 3), (3, 4)])), "DQc");
-        assert_eq!(decode(b">>graph6<<DQc\r\n").unwrap().size(), 4);
+        assert_eq!(decode(b"DQc\r\n").unwrap().size(), 4);
     }
 
     #[test]
@@ -219,6 +225,8 @@ mod tests {
             assert!(!is_header(line.as_bytes()));
         }
         assert_eq!(in_line(b">>graph6<<DQc", false), b">>graph6<<DQc");
+        assert_eq!(decode(b">>graph6<<DQc"), Err(Graph6Error::Header));
+        assert_eq!(in_line(b">>graph6<<>>graph6<<DQc", true), b">>graph6<<DQc");
         assert!([">>graph6<<", ">>graph6<<\r\n"].iter().all(|line| is_header(line.as_bytes())));
         assert!(!is_header(b"\r\n"));
     }
@@ -252,8 +260,8 @@ mod tests {
         // However long it is.
         assert!(message(&"D".repeat(1000)).ends_with("takes 3 characters, this one has more"));
         let longest = HEADER.to_owned() + &encode(&Graph::edgeless(MAX_ORDER)) + "\r\n";
-        assert_eq!((longest.len(), decode(longest.as_bytes()).is_ok()), (LONGEST_LINE, true));
-        assert!(message(">>graph6<<D c").starts_with("column 12:"));
+        assert_eq!(longest.len(), LONGEST_LINE);
+        assert!(decode(in_line(longest.as_bytes(), true)).is_ok());
     }
 
     proptest! {
