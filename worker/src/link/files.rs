@@ -63,7 +63,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const CAUTION: Duration = Duration::from_secs(1);
 /// What the system refuses to read is tried again for so long.
 const REFUSALS: Duration = Duration::from_secs(5);
-/// A task that was taken, and that its taker has not touched for so long, is put out again.
+/// A task that was taken, and that its taker has not touched for so long, is put out again, as is
+/// one whose files have been gone for so long.
 const SILENCE: Duration = Duration::from_secs(120);
 /// So often whoever is at work shows that, by touching a file.
 const HEARTBEAT: Duration = Duration::from_secs(20);
@@ -219,7 +220,7 @@ impl Patience {
     }
 
     /// Reads something, unless it is missing; for some seconds, if it is the system that refuses:
-    /// that may pass. If it does not, it is this file that cannot be read.
+    /// that may pass. If it does not, it is this file that cannot be read, unless there was no time.
     fn read<T>(
         &self,
         path: &Path,
@@ -231,7 +232,7 @@ impl Patience {
             read => read.map(Some),
         });
         read.map_err(|error| match error {
-            OfflineError::Io { source, .. } => damaged(path, source),
+            OfflineError::Io { source, .. } if !self.stop.is_cancelled() => damaged(path, source),
             other => other,
         })
     }
@@ -334,6 +335,9 @@ pub fn carry(
 ) -> Result<RunEnd, LinkError> {
     let _lock = claim(directory)?;
     let finished = AtomicBool::new(false);
+    // The numbers of the leases that have files. A lease of another census, whose coordinator has
+    // taken the place of the one before, may have the number of one that is not settled yet.
+    let numbers = Mutex::new(HashSet::new());
     let slot = || -> Result<(), LinkError> {
         while !patience.stop.is_cancelled() {
             // A task is one file, which is carried as a whole.
@@ -343,7 +347,15 @@ pub fn carry(
                     patience.stop.cancel();
                 }
                 Grant::Wait => {}
-                Grant::Work(lease) => carry_lease(link, directory, &lease, patience)?,
+                Grant::Work(lease) if numbers.lock().insert(lease.number) => {
+                    let carried = carry_lease(link, directory, &lease, patience);
+                    numbers.lock().remove(&lease.number);
+                    carried?;
+                }
+                Grant::Work(lease) => {
+                    link.give_back(&lease, Unsolved::Leaving("another task has its number"));
+                    std::thread::sleep(CAUTION);
+                }
             }
         }
         Ok(())
@@ -431,18 +443,30 @@ fn deliver_result(
             return Err(OfflineError::SetAside(damaged).into());
         }
         link.check(lease)?;
-        let modified = fs::symlink_metadata(&taken).and_then(|file| file.modified());
-        if watch.is_silent(modified.ok(), Instant::now(), SILENCE) {
+        if watch.is_silent(last_sign(&task, &taken), Instant::now(), SILENCE) {
             watch = Watch::default();
             tracing::warn!(
                 lease = lease.number,
-                "nothing was heard of a task that was taken; it is put out again"
+                "nothing was heard of a task that was taken, or is gone; it is put out again"
             );
-            let _ = fs::rename(&taken, &task);
+            if fs::rename(&taken, &task).is_err() {
+                put_out(link, &task, lease, patience)?;
+            }
         }
         std::thread::sleep(PAUSE);
     }
     Ok(false)
+}
+
+/// When somebody has last shown that a task which is not waiting is in work. One that nobody has is
+/// gone, or was carried elsewhere: of it there is never a sign.
+fn last_sign(task: &Path, taken: &Path) -> Option<SystemTime> {
+    match fs::symlink_metadata(taken).and_then(|file| file.modified()) {
+        Ok(modified) => Some(modified),
+        // What the system refuses to tell says nothing.
+        Err(_) if task.try_exists().unwrap_or(true) => None,
+        Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(SystemTime::UNIX_EPOCH),
+    }
 }
 
 /// Why a task was not written.
@@ -832,6 +856,10 @@ impl Link for FileLink {
             }
             // The courier has taken it back.
             Ok(None) => {}
+            // It may be sound: there was no time to find out.
+            Err(OfflineError::Io { .. }) => {
+                let _ = fs::rename(&taken, taken.with_extension("task"));
+            }
             Err(error) => set_aside(&taken, &error),
         }
         Ok(Grant::Wait)
@@ -1142,6 +1170,35 @@ mod tests {
         ] {
             assert_eq!(watch.is_silent(modified, at(second), SILENCE), silent, "{second}");
         }
+    }
+
+    /// A task that waits to be taken may wait for ever; one that is gone may not.
+    #[test]
+    fn a_task_that_is_gone_gives_no_sign() {
+        let directory = tempfile::tempdir().unwrap();
+        let [task, taken] = ["5.task", "5.taken"].map(|name| directory.path().join(name));
+        let sign = || last_sign(&task, &taken);
+        assert_eq!(sign(), Some(SystemTime::UNIX_EPOCH));
+        fs::write(&task, "").unwrap();
+        assert_eq!(sign(), None);
+        fs::rename(&task, &taken).unwrap();
+        assert!(sign() > Some(SystemTime::UNIX_EPOCH));
+        fs::remove_file(&taken).unwrap();
+        let (mut watch, now) = (Watch::default(), Instant::now());
+        assert!(!watch.is_silent(sign(), now, SILENCE));
+        assert!(watch.is_silent(sign(), now + SILENCE + PAUSE, SILENCE));
+    }
+
+    /// Whoever is asked to stop while the system refuses leaves a task to others.
+    #[test]
+    fn what_there_was_no_time_to_read_is_not_damaged() {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let patience = Patience { lasts: Duration::MAX, stop };
+        let path = Path::new("5.taken");
+        let refused = || Err(at(path)(io::Error::from(io::ErrorKind::StaleNetworkFileHandle)));
+        let read = patience.read::<()>(path, refused);
+        assert!(matches!(read, Err(OfflineError::Io { .. })), "{read:?}");
     }
 
     #[test]

@@ -76,6 +76,11 @@ const MOST_PAUSE: Duration = Duration::from_secs(10);
 /// unit.
 const OFFERED_BYTES: u64 = 8 << 20;
 
+/// When the worker is asked to stop, an answer that changes what the coordinator knows of it is
+/// awaited for so long: one that is well answers within five seconds, and the lease that it may grant
+/// would have to expire.
+const LAST_ANSWER: Duration = Duration::from_secs(8);
+
 /// What heartbeats have brought to light.
 #[derive(Default)]
 struct Heard {
@@ -100,8 +105,9 @@ pub struct GrpcLink {
     registering: Mutex<()>,
     /// The pause between heartbeats, which the coordinator says.
     heartbeat: Mutex<Duration>,
-    /// The numbers of the leases that heartbeats renew.
-    held: Mutex<Vec<u64>>,
+    /// The leases that heartbeats renew: the numbers of this worker and of the lease. Another
+    /// census, which has taken the place of the one before, may number its leases alike.
+    held: Mutex<Vec<(u64, u64)>>,
     /// What came of them.
     heard: Mutex<Heard>,
     /// Whether the coordinator has said that something on shelves is needed though all is done.
@@ -314,7 +320,9 @@ impl GrpcLink {
         };
         let reply = self.persist("register", || {
             let (mut client, request) = (self.client(), request.clone());
-            async move { client.register(with_timeout(request, 30)).await }
+            unless_stopped(self.stop.clone(), LAST_ANSWER, async move {
+                client.register(with_timeout(request, 30)).await
+            })
         })?;
         *self.heartbeat.lock() =
             Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
@@ -419,19 +427,6 @@ impl GrpcLink {
         )))
     }
 
-    /// The answer to a call by which something is read, unless the worker is asked to stop before it
-    /// comes: the coordinator may wait for a shelf, for many minutes.
-    fn unless_stopped<T>(
-        &self,
-        call: impl Future<Output = Result<T, Status>>,
-    ) -> impl Future<Output = Result<T, Status>> {
-        let stop = self.stop.clone();
-        async move {
-            let stopped = || Err(Status::unavailable("the worker is to stop"));
-            stop.run_until_cancelled(call).await.unwrap_or_else(stopped)
-        }
-    }
-
     /// Renews the leases that are held, for as long as the link exists; to be spawned on the
     /// runtime.
     pub fn heartbeats(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
@@ -441,12 +436,13 @@ impl GrpcLink {
             while let Some(link) = weak.upgrade() {
                 let (mut client, pause) = (link.client(), *link.heartbeat.lock());
                 let generation = link.generation();
-                let request = wire::HeartbeatRequest {
-                    worker: link.worker(),
-                    leases: link.held.lock().clone(),
-                };
+                let worker = link.worker();
+                let held = link.held.lock().clone();
+                let own = held.into_iter().filter(|&(holder, _)| holder == worker);
+                let leases = own.map(|(_, number)| number).collect();
+                let request = wire::HeartbeatRequest { worker, leases };
                 drop(link);
-                let (worker, start) = (request.worker, Instant::now());
+                let start = Instant::now();
                 let answer = client.heartbeat(with_timeout(request, 10)).await;
                 let Some(link) = weak.upgrade() else { return };
                 link.note(worker, answer.as_ref().err(), start.elapsed());
@@ -508,7 +504,7 @@ impl GrpcLink {
     }
 
     fn release(&self, lease: &Lease) {
-        self.held.lock().retain(|&number| number != lease.number);
+        self.held.lock().retain(|&held| held != (lease.worker, lease.number));
     }
 }
 
@@ -517,10 +513,10 @@ impl Link for GrpcLink {
         let (worker, by_name) = (self.worker(), self.supply.is_kept());
         let reply = self.persist("lease", || {
             let mut client = self.client();
-            async move {
+            unless_stopped(self.stop.clone(), LAST_ANSWER, async move {
                 let request = wire::LeaseRequest { worker, room, by_name };
                 nothing_if_unknown(client.lease(with_timeout(request, 60)).await)
-            }
+            })
         })?;
         match reply.answer {
             // A coordinator that was restarted does not know this worker: register, then ask again.
@@ -538,7 +534,7 @@ impl Link for GrpcLink {
             }
             Some(wire::lease_reply::Answer::Grant(grant)) => {
                 let plan = self.plans.agree(&grant)?;
-                self.held.lock().push(grant.lease);
+                self.held.lock().push((worker, grant.lease));
                 Ok(Grant::Work(Lease {
                     number: grant.lease,
                     worker,
@@ -696,7 +692,7 @@ impl BlockOrigin for GrpcLink {
             wanted.iter().map(|wanted| messages::request(worker, wanted, &[])).collect();
         let answers = self.persist("describe", || {
             let (mut client, requests) = (self.client(), requests.clone());
-            self.unless_stopped(async move {
+            unless_stopped(self.stop.clone(), Duration::ZERO, async move {
                 let count = requests.len();
                 let mut stream = client.describe(tokio_stream::iter(requests)).await?.into_inner();
                 let mut answers = Vec::with_capacity(count);
@@ -724,7 +720,7 @@ impl BlockOrigin for GrpcLink {
             .collect();
         let answers = self.persist("fetch", || {
             let (mut client, requests) = (self.client(), requests.clone());
-            self.unless_stopped(async move {
+            unless_stopped(self.stop.clone(), Duration::ZERO, async move {
                 let count = requests.len();
                 let mut stream =
                     client.fetch_partition(tokio_stream::iter(requests)).await?.into_inner();
@@ -754,6 +750,24 @@ impl BlockOrigin for GrpcLink {
             blocks.into_iter().map(|bytes| Ok(Block::parse(layout, bytes)?)).collect()
         };
         answers.into_iter().map(parse).collect()
+    }
+}
+
+/// The answer to a call, unless the worker is asked to stop and so long has passed since: to a call
+/// that reads something the coordinator may wait for a shelf, for many minutes.
+async fn unless_stopped<T>(
+    stop: CancellationToken,
+    grace: Duration,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let stopped = async {
+        stop.cancelled().await;
+        tokio::time::sleep(grace).await;
+    };
+    tokio::select! {
+        biased;
+        answer = call => answer,
+        () = stopped => Err(Status::unavailable("the worker is to stop")),
     }
 }
 
@@ -877,6 +891,24 @@ mod tests {
         for given_up in [Status::deadline_exceeded("late"), Status::cancelled("Timeout expired")] {
             assert!(!shows_presence(&given_up, 2 * NOTICED));
         }
+    }
+
+    /// A coordinator that says nothing does not keep a worker that is to go; one that is about to
+    /// answer is heard.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_to_stop_waits_for_an_answer_no_longer_than_it_takes() {
+        let stop = CancellationToken::new();
+        let after = |pause| async move {
+            tokio::time::sleep(pause).await;
+            Ok(())
+        };
+        let [late, in_time] = [LAST_ANSWER * 2, LAST_ANSWER / 2];
+        let ask = |grace, pause| unless_stopped(stop.clone(), grace, after(pause));
+        assert!(ask(LAST_ANSWER, late).await.is_ok());
+        stop.cancel();
+        assert!(ask(LAST_ANSWER, in_time).await.is_ok());
+        assert!(ask(LAST_ANSWER, late).await.is_err());
+        assert!(ask(Duration::ZERO, in_time).await.is_err());
     }
 
     /// A worker has as much of a plan as the census does of the order, and another one when it is

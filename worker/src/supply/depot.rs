@@ -16,7 +16,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use tokio::{runtime::Handle, task::spawn_blocking, time::sleep};
+use tokio::{runtime::Handle, sync::Semaphore, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
@@ -82,8 +82,11 @@ pub struct Depot {
     writes: Rest,
 }
 
-/// Objects that are put or got at a time.
+/// Objects that are put or got at a time by one thread.
 const TOGETHER: usize = 16;
+/// Threads that wait for the file system of a directory at a time. Where it hangs they wait on when
+/// nobody waits for them any more, so that there must not be more and more of them.
+const WAITING_THREADS: usize = 4 * TOGETHER;
 
 /// Operations that take longer are abandoned: a depot that is slower than the coordinator is of no
 /// use.
@@ -146,13 +149,13 @@ impl Depot {
 
     /// Whether it is a directory, where not all that is put outlasts a loss of power.
     pub fn is_directory(&self) -> bool {
-        matches!(self.objects, Objects::Directory(_))
+        matches!(self.objects, Objects::Directory { .. })
     }
 
     /// Whether it is a directory in which some census keeps its blocks, whichever.
     pub fn is_marked(&self) -> bool {
         match &self.objects {
-            Objects::Directory(path) => marks(path).is_ok_and(|marks| !marks.is_empty()),
+            Objects::Directory { path, .. } => marks(path).is_ok_and(|marks| !marks.is_empty()),
             Objects::Bucket(_) => false,
         }
     }
@@ -282,8 +285,27 @@ fn object(block: &Block) -> (String, Arc<Vec<u8>>) {
 
 /// Where the objects of a depot are.
 enum Objects {
-    Directory(PathBuf),
+    Directory {
+        path: PathBuf,
+        /// One for each thread that may wait for it.
+        permits: Arc<Semaphore>,
+    },
     Bucket(Bucket),
+}
+
+/// Does something with a file in a thread that may wait for the file system, once there may be one
+/// more.
+async fn in_thread<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    operation: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let in_thread = move || {
+        let done = operation();
+        drop(permit);
+        done
+    };
+    spawn_blocking(in_thread).await?
 }
 
 /// Whether a census may keep its blocks at a place, as far as that is said without asking for it: in
@@ -336,7 +358,10 @@ impl Objects {
     fn directory(place: &str, path: &Path) -> Result<Self, DepotError> {
         let unusable = |why: String| Err(DepotError::Unusable { place: place.to_owned(), why });
         match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => Ok(Objects::Directory(path.to_owned())),
+            Ok(metadata) if metadata.is_dir() => {
+                let permits = Arc::new(Semaphore::new(WAITING_THREADS));
+                Ok(Objects::Directory { path: path.to_owned(), permits })
+            }
             Ok(_) => unusable("it is no directory".to_owned()),
             Err(error)
                 if matches!(
@@ -356,9 +381,9 @@ impl Objects {
     /// for then, and may be too large to read.
     async fn get(&self, name: &str, length: u64) -> io::Result<Option<Vec<u8>>> {
         match self {
-            Objects::Directory(path) => {
+            Objects::Directory { path, permits } => {
                 let path = path.join(name);
-                spawn_blocking(move || read(&path, length)).await?
+                in_thread(permits, move || read(&path, length)).await
             }
             Objects::Bucket(bucket) => bucket.get(name, length).await,
         }
@@ -368,9 +393,9 @@ impl Objects {
     /// outlasts a loss of power then, as whatever is in an object store does.
     async fn put(&self, name: &str, bytes: Arc<Vec<u8>>, durable: bool) -> io::Result<()> {
         match self {
-            Objects::Directory(path) => {
+            Objects::Directory { path, permits } => {
                 let path = path.join(name);
-                spawn_blocking(move || write(&path, &bytes, durable)).await?
+                in_thread(permits, move || write(&path, &bytes, durable)).await
             }
             Objects::Bucket(bucket) => bucket.put(name, bytes).await,
         }
@@ -429,6 +454,38 @@ mod tests {
         let place = directory.path().join("someone@somewhere");
         fs::create_dir(&place).unwrap();
         assert!(open(place.to_str().unwrap()).is_ok());
+    }
+
+    /// Threads that nobody waits for any more are as many as before, however often it is tried.
+    #[test]
+    fn a_file_system_that_hangs_does_not_take_all_threads() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let permits = Arc::new(Semaphore::new(2));
+        let hanging = Arc::new(std::sync::Barrier::new(3));
+        let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let hang = || {
+            let (hanging, begun) = (hanging.clone(), begun.clone());
+            in_thread(&permits, move || {
+                begun.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                hanging.wait();
+                Ok(())
+            })
+        };
+        runtime.block_on(async {
+            for _ in 0..5 {
+                let abandoned = tokio::time::timeout(Duration::from_millis(1), hang());
+                assert!(abandoned.await.is_err());
+            }
+            // It goes on.
+            tokio::task::spawn_blocking({
+                let hanging = hanging.clone();
+                move || hanging.wait()
+            })
+            .await
+            .unwrap();
+            assert!(in_thread(&permits, || Ok(())).await.is_ok());
+        });
+        assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 2);
     }
 
     #[test]

@@ -50,7 +50,8 @@ fn no_other(mark: Mark, names: Vec<String>) -> io::Result<()> {
     let own = mark.file_name();
     match names.into_iter().find(|name| is_mark(name) && *name != own) {
         Some(other) => Err(io::Error::other(format!(
-            "another census keeps its blocks there ({other}): a depot is for one"
+            "another census keeps its blocks there ({other}), and a place is for one: name another, \
+             or, if that census is done, delete all that is there"
         ))),
         None => Ok(()),
     }

@@ -100,6 +100,8 @@ struct Lying {
     put: u64,
     /// Whether it is there, and not about to be.
     is_there: bool,
+    /// Whether it was there before: then it still is if it cannot be put again.
+    was_there: bool,
 }
 
 /// A block as a list of all of them had it.
@@ -179,7 +181,7 @@ impl Shelf {
         }
         kept.take().map_err(unusable)?;
         let found = kept.checksums().map_err(unusable)?;
-        let now = Lying { since: Instant::now(), put: 0, is_there: true };
+        let now = Lying { since: Instant::now(), put: 0, is_there: true, was_there: false };
         self.lying.lock().extend(found.into_iter().map(|checksum| (checksum, now)));
         *of = Of::Census(Arc::new(kept));
         Ok(())
@@ -220,27 +222,33 @@ impl Shelf {
         let (depot, checksum) = (self.depot()?, block.name().checksum);
         // It is not listed while it is written, and what was said of it when it was listed is not
         // about the one that comes now.
-        let (put, before) = self.note_put(checksum, false);
+        let put = self.note_put(checksum, false);
         if let Err(error) = depot.write(block) {
-            let mut lying = self.lying.lock();
-            // Unless it has been put by somebody else meanwhile, what was there still is.
-            if lying.get(&checksum).is_some_and(|lying| lying.put == put) {
-                match before.filter(|before| before.is_there) {
-                    Some(before) => drop(lying.insert(checksum, before)),
-                    None => drop(lying.remove(&checksum)),
-                }
-            }
+            self.note_failure(checksum, put);
             return Err(error);
         }
         self.note_put(checksum, true);
         Ok(())
     }
 
-    /// Returns which of all puts it is, and what was noted of the block before.
-    fn note_put(&self, checksum: Checksum, is_there: bool) -> (u64, Option<Lying>) {
+    /// Returns which of all puts it is.
+    fn note_put(&self, checksum: Checksum, is_there: bool) -> u64 {
         let put = self.puts.fetch_add(1, Ordering::Relaxed) + 1;
-        let lying = Lying { since: Instant::now(), put, is_there };
-        (put, self.lying.lock().insert(checksum, lying))
+        let mut lying = self.lying.lock();
+        let before = lying.get(&checksum);
+        let was_there = before.is_some_and(|before| before.is_there || before.was_there);
+        lying.insert(checksum, Lying { since: Instant::now(), put, is_there, was_there });
+        put
+    }
+
+    /// A put has failed. Unless another one has begun meanwhile, all is as it was before.
+    fn note_failure(&self, checksum: Checksum, put: u64) {
+        let mut lying = self.lying.lock();
+        match lying.get_mut(&checksum) {
+            Some(lying) if lying.put == put && lying.was_there => lying.is_there = true,
+            Some(other) if other.put == put => drop(lying.remove(&checksum)),
+            _ => {}
+        }
     }
 
     /// Puts several blocks here, some at a time: most of it is waiting for the disk.
@@ -426,6 +434,15 @@ mod tests {
         [&one, &other].into_iter().for_each(|block| assert!(shelf.put(block).is_err()));
         fs::rename(&away, directory.path()).unwrap();
         assert_eq!(listed(&shelf), [one.name().checksum]);
+        // Nor if two puts of it meet, whichever fails first.
+        for order in [[0, 1], [1, 0]] {
+            for (block, there) in [(&one, true), (&other, false)] {
+                let checksum = block.name().checksum;
+                let puts = [(); 2].map(|()| shelf.note_put(checksum, false));
+                order.iter().for_each(|&which| shelf.note_failure(checksum, puts[which]));
+                assert_eq!(listed(&shelf).contains(&checksum), there);
+            }
+        }
     }
 
     /// What was put here again after it was listed is wanted, whatever was said of the list.
