@@ -1,6 +1,6 @@
 //! What calls may bring into memory. A call gets one of a few places before a byte of it is read,
 //! or is refused; what is answered to one message is small and comes soon; and streams have their
-//! share of the budget grow before they are read on.
+//! share of the budget grow before they are read on. Who does not take an answer loses the connection.
 
 use std::{
     pin::Pin,
@@ -10,10 +10,12 @@ use std::{
 };
 
 use http_body::{Body as HttpBody, Frame};
+use parking_lot::Mutex as Lock;
 use tokio::{
     sync::{Mutex, OwnedSemaphorePermit, Semaphore},
     time::{Instant, Sleep, sleep},
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{
     Request as Call, Status,
     body::Body,
@@ -24,6 +26,7 @@ use tonic::{
 };
 use tower::Service;
 use trailtrap_shared::protocol::wire::PIECE_BYTES;
+use trailtrap_worker::process::connections::Newcomer;
 
 use crate::serve::{
     admission::STATUS,
@@ -42,7 +45,7 @@ const MESSAGE_BYTES: usize = 64 << 10;
 /// … and its client no more time to send them.
 const MESSAGE_TIME: Duration = Duration::from_secs(15);
 /// A stream whose client sends nothing for so long is given up; whoever sends a piece of a block
-/// has earned as much again.
+/// has earned as much again. An answer that is ready has to be taken on in the same time.
 const STALLED: Duration = Duration::from_secs(60);
 
 /// So many calls of one message, …
@@ -114,10 +117,16 @@ impl Gate for Intake {
             }
             None => Reading::new(body, Bound::Message { left: MESSAGE_BYTES }, MESSAGE_TIME, read),
         };
+        let connection = parts.extensions.get::<Newcomer>().cloned();
         let response = service.call(Request::from_parts(parts, Body::new(reading)));
         let share = share.filter(|_| !is_delivery);
-        let answer =
-            |body| AnswerBody { body, rest: Bytes::new(), _place: answered, _share: share };
+        let answer = |body| AnswerBody {
+            body,
+            rest: Bytes::new(),
+            taking: Taking::of(connection),
+            _place: answered,
+            _share: share,
+        };
         Box::pin(async move { Ok(response.await?.map(|body| Body::new(answer(body)))) })
     }
 }
@@ -264,11 +273,46 @@ impl HttpBody for Reading {
     }
 }
 
+/// Ends the connection of a client that takes nothing of an answer for long. HTTP/2 asks for more
+/// of an answer when the client has room for it, so that nobody who makes the answer would notice.
+struct Taking {
+    /// Since when the client is waited for; nothing while the answer is being made.
+    since: Arc<Lock<Option<Instant>>>,
+    _watched: DropGuard,
+}
+
+impl Taking {
+    fn of(connection: Option<Newcomer>) -> Self {
+        let since = Arc::new(Lock::new(Some(Instant::now())));
+        let (watched, end) = (since.clone(), CancellationToken::new());
+        let watch = async move {
+            loop {
+                let since = *watched.lock();
+                match since.map(|since| since.elapsed()) {
+                    Some(waited) if waited >= STALLED => break,
+                    waited => sleep(STALLED - waited.unwrap_or_default()).await,
+                }
+            }
+            if let Some(connection) = connection {
+                tracing::warn!(host = %connection.host(), "an answer was not taken in time");
+                connection.end();
+            }
+        };
+        tokio::spawn(end.clone().run_until_cancelled_owned(watch));
+        Taking { since, _watched: end.drop_guard() }
+    }
+
+    fn note<T>(&self, answer: &Poll<T>) {
+        *self.since.lock() = answer.is_ready().then(Instant::now);
+    }
+}
+
 /// An answer that keeps its place, or its share, until it is taken.
 struct AnswerBody {
     body: Body,
     /// What is left of a piece that was too large.
     rest: Bytes,
+    taking: Taking,
     _place: Option<OwnedSemaphorePermit>,
     _share: Option<CallShare>,
 }
@@ -282,7 +326,9 @@ impl HttpBody for AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if self.rest.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            let answer = Pin::new(&mut self.body).poll_frame(context);
+            self.taking.note(&answer);
+            match ready!(answer) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.rest = data,
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
@@ -290,6 +336,7 @@ impl HttpBody for AnswerBody {
                 end => return Poll::Ready(end),
             }
         }
+        self.taking.note(&Poll::Ready(()));
         let length = self.rest.len().min(ANSWER_PIECE);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
     }
@@ -301,12 +348,13 @@ impl HttpBody for AnswerBody {
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, pin::pin, task::Waker};
+    use std::{convert::Infallible, net::IpAddr, pin::pin, task::Waker};
 
     use http_body_util::StreamBody;
     use tokio_stream::StreamExt;
     use tonic::Code;
     use tower::{Layer, service_fn};
+    use trailtrap_worker::process::connections::Newcomers;
 
     use super::*;
     use crate::serve::gate::Through;
@@ -448,6 +496,28 @@ mod tests {
             drop(open);
             assert!(!is_refused(&ask()), "they have left");
         }
+    }
+
+    /// An answer may take as long as it does to be made.
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_take_an_answer_loses_the_connection() {
+        let intake = Intake::new(Budget::new(1 << 20));
+        let newcomers = Newcomers::new(3);
+        let ask = |ends| {
+            let (connection, ended) = newcomers.enter(IpAddr::from([127, 0, 0, 1]));
+            let mut request = call(FETCHES[1], 2, 10, ends);
+            request.extensions_mut().insert(connection);
+            (ask(&intake, request).into_body(), ended)
+        };
+        let (_nothing_is_taken, lost) = ask(true);
+        let (mut waiting, kept) = ask(false);
+        let mut next =
+            || at_once(std::future::poll_fn(|context| Pin::new(&mut waiting).poll_frame(context)));
+        assert!(next().is_some() && next().is_some() && next().is_none());
+        let (all, left) = ask(true);
+        drain(all, &mut 0).await.unwrap();
+        sleep(2 * STALLED).await;
+        assert!(lost.is_cancelled() && !kept.is_cancelled() && !left.is_cancelled());
     }
 
     #[tokio::test]

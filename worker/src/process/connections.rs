@@ -59,8 +59,8 @@ impl Newcomers {
         {
             oldest.cancel();
         }
-        let newcomers = self.clone();
-        let entry = Entry { newcomers, number, from, admitted: false.into() };
+        let (newcomers, ended) = (self.clone(), has_to_go.clone());
+        let entry = Entry { newcomers, number, from, admitted: false.into(), ended };
         (Newcomer(Arc::new(entry)), has_to_go)
     }
 }
@@ -74,6 +74,7 @@ struct Entry {
     number: u64,
     from: IpAddr,
     admitted: AtomicBool,
+    ended: CancellationToken,
 }
 
 impl Newcomer {
@@ -85,6 +86,11 @@ impl Newcomer {
     /// Whether it may stay.
     pub fn is_admitted(&self) -> bool {
         self.0.admitted.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection, also an admitted one.
+    pub fn end(&self) {
+        self.0.ended.cancel();
     }
 
     /// Lets it stay, unless it has to go already.
@@ -190,14 +196,16 @@ fn most_connections() -> usize {
 }
 
 impl GuardedConnection {
-    /// An error when the time is over, or others need the room. Whoever is waiting then is woken:
-    /// also one whose client takes nothing.
+    /// An error when the time is over, others need the room, or it was ended. Whoever is waiting then
+    /// is woken: also one whose client takes nothing.
     fn in_time(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let is_over = !self.newcomer.is_admitted()
-            && (self.deadline.as_mut().poll(context).is_ready()
-                || self.has_to_go.as_mut().poll(context).is_ready());
-        match is_over {
-            true => Err(io::Error::new(io::ErrorKind::TimedOut, "no worker's token in time")),
+        let over = |why| Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        let is_late =
+            !self.newcomer.is_admitted() && self.deadline.as_mut().poll(context).is_ready();
+        match self.has_to_go.as_mut().poll(context).is_ready() {
+            true if self.newcomer.is_admitted() => over("an answer was not taken in time"),
+            true => over("no worker's token in time"),
+            false if is_late => over("no worker's token in time"),
             false => Ok(()),
         }
     }
@@ -294,6 +302,12 @@ mod tests {
             connection.deadline.as_mut().await;
             tokio::io::AsyncWriteExt::write_all(&mut client, b"late").await.unwrap();
             assert_eq!(connection.read(&mut [0; 10]).await.unwrap(), 4);
+            // Until it is ended, while its client is waited for.
+            let newcomer = connection.connect_info();
+            let reading = tokio::spawn(async move { connection.read(&mut [0; 10]).await });
+            tokio::task::yield_now().await;
+            newcomer.end();
+            assert_eq!(reading.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
     }
 
