@@ -101,6 +101,7 @@ fn main() -> ExitCode {
     }
     log::log_to_stderr("info");
     signals::abort_on_panic();
+    limits::outlive_file_limit();
     let asked_to_stop = CancellationToken::new();
     match run(arguments, asked_to_stop.clone()) {
         Ok(RunEnd::Finished) => ExitCode::SUCCESS,

@@ -9,10 +9,7 @@ use std::{
 };
 
 use sha2::{Digest as _, Sha256};
-use trailtrap_census::read::{
-    OrderResult, Watcher,
-    archive::{Archive, ShardSummary},
-};
+use trailtrap_census::read::{OrderResult, Watcher, archive::Archive};
 use trailtrap_shared::{count::summary::Summary, labelling::LABELLING, partition::BLOCK_FORMAT};
 use trailtrap_worker::process::replace::{directory_of, sync_directory};
 
@@ -24,8 +21,8 @@ use crate::{
     graphs::{Filter, GraphList},
     latex,
     manifest::{
-        BUNDLE_FORMAT, Done, FormatVersions, ListEntry, Manifest, OrderEntry, Program, Trust,
-        WorkerEntry,
+        BUNDLE_FORMAT, Done, FormatVersions, ListEntry, MICROSECONDS, Manifest, OrderEntry,
+        Program, Trust, WorkerEntry,
     },
     output,
     picture::PictureFormat,
@@ -272,8 +269,12 @@ fn put_order(
         part_graphs: options.part_graphs,
         bucket_bytes: options.bucket_bytes,
         stored_bytes: done.stored_bytes,
-        worker_seconds: shards.iter().map(|shard| shard.microseconds).sum::<u64>() as f64 / 1e6,
-        workers: workers(&shards),
+        worker_seconds: done.microseconds as f64 / MICROSECONDS,
+        workers: done
+            .workers
+            .into_iter()
+            .map(|(name, shards)| WorkerEntry { name, shards })
+            .collect(),
         shard_file,
         p1_win_list: put_list(filling, &list, archive, order, list_bytes)?,
     })
@@ -303,15 +304,4 @@ pub fn sha256_of(list: &GraphList) -> Result<String, ExportError> {
     let mut hashing = Hashing { out: &mut io::sink(), sha256: Sha256::new() };
     list.write(&mut hashing)?;
     Ok(hex::encode(hashing.sha256.finalize()))
-}
-
-fn workers(shards: &[ShardSummary]) -> Vec<WorkerEntry> {
-    let mut workers: BTreeMap<&str, u64> = BTreeMap::new();
-    for name in shards.iter().flat_map(|shard| &shard.workers) {
-        *workers.entry(name).or_default() += 1;
-    }
-    workers
-        .into_iter()
-        .map(|(name, shards)| WorkerEntry { name: name.to_owned(), shards })
-        .collect()
 }

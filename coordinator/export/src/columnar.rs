@@ -10,6 +10,7 @@ use parquet::{
     },
     errors::ParquetError,
     file::{properties::WriterProperties, writer::SerializedFileWriter},
+    record::Field,
     schema::parser::parse_message_type,
 };
 
@@ -50,6 +51,24 @@ impl ColumnData {
             ColumnData::Text(_) => ("REQUIRED BYTE_ARRAY", " (UTF8)"),
             ColumnData::Numbers(_) => ("OPTIONAL INT64", ""),
             ColumnData::Fractions(_) => ("OPTIONAL DOUBLE", ""),
+        }
+    }
+
+    /// Whether this is what is read of a row.
+    pub(crate) fn is(&self, row: usize, field: &Field) -> bool {
+        match (self, field) {
+            (ColumnData::Flags(values), Field::Bool(found)) => values[row] == *found,
+            (ColumnData::Small(values), Field::Int(found)) => values[row] == *found,
+            (ColumnData::Large(values), Field::Long(found)) => values[row] == *found,
+            (ColumnData::Huge(values), Field::Decimal(found)) => {
+                *found.data() == values[row].to_be_bytes()
+            }
+            (ColumnData::Text(values), Field::Str(found)) => values[row] == *found,
+            (ColumnData::Numbers(values), Field::Long(found)) => values[row] == Some(*found),
+            (ColumnData::Fractions(values), Field::Double(found)) => values[row] == Some(*found),
+            (ColumnData::Numbers(values), Field::Null) => values[row].is_none(),
+            (ColumnData::Fractions(values), Field::Null) => values[row].is_none(),
+            _ => false,
         }
     }
 }

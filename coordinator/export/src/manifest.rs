@@ -3,9 +3,13 @@
 //! [`Manifest`] is what the bundle is written from and what it is checked by, so that a field
 //! cannot mean one thing to the writer and another to the reader.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use trailtrap_census::read::archive::ShardSummary;
 use trailtrap_shared::{class::Class, count::digest::Digest};
+
+use crate::shards;
 
 /// Version of the layout of bundles and of their manifests. Programs read bundles of this version
 /// and of earlier ones, and refuse others.
@@ -152,8 +156,11 @@ pub struct OrderEntry {
     pub p1_win_list: ListEntry,
 }
 
+/// In a second.
+pub(crate) const MICROSECONDS: f64 = 1e6;
+
 /// What its shards tell of how an order was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
     /// See [`OrderEntry::shards`].
     pub shards: usize,
@@ -165,6 +172,10 @@ pub struct Done {
     pub records_tried: u64,
     /// See [`OrderEntry::stored_bytes`].
     pub stored_bytes: u64,
+    /// See [`OrderEntry::worker_seconds`].
+    pub microseconds: u64,
+    /// See [`OrderEntry::workers`]; the number of shards of each.
+    pub workers: BTreeMap<String, u64>,
 }
 
 impl Done {
@@ -172,12 +183,20 @@ impl Done {
     pub fn of(shards: &[ShardSummary]) -> Self {
         let sum =
             |of: fn(&ShardSummary) -> u64| shards.iter().map(of).fold(0, u64::saturating_add);
+        let mut workers = BTreeMap::new();
+        // In the table of shards, names that have this in them are several.
+        let names = shards.iter().flat_map(|shard| &shard.workers);
+        for name in names.flat_map(|names| names.split(shards::BETWEEN_NAMES)) {
+            *workers.entry(name.to_owned()).or_default() += 1;
+        }
         Done {
             shards: shards.len(),
             units: sum(|shard| shard.parts.into()),
             units_confirmed: sum(|shard| shard.parts_confirmed.into()),
             records_tried: sum(|shard| shard.records_tried),
             stored_bytes: sum(|shard| shard.bytes),
+            microseconds: sum(|shard| shard.microseconds),
+            workers,
         }
     }
 
@@ -196,6 +215,12 @@ impl OrderEntry {
             units_confirmed: self.trust.units_confirmed.into(),
             records_tried: self.trust.records_tried,
             stored_bytes: self.stored_bytes,
+            microseconds: (self.worker_seconds * MICROSECONDS).round() as u64,
+            workers: self
+                .workers
+                .iter()
+                .map(|worker| (worker.name.clone(), worker.shards))
+                .collect(),
         }
     }
 }

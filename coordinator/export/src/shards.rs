@@ -1,7 +1,7 @@
 //! The statistics of every shard, that is degree sequence, of an order, as Parquet: written, and
 //! read back.
 
-use std::{collections::HashMap, fmt, fs::File};
+use std::{collections::HashMap, fmt, fs::File, os::unix::fs::FileExt};
 
 use parquet::{
     errors::ParquetError,
@@ -15,12 +15,16 @@ use trailtrap_shared::{
     game::{About, SumName, VerdictName},
     graph::{NARROW_ORDER, degree::DegreeSequence},
 };
+use trailtrap_worker::process::signals::survived;
 
 use crate::{
     ExportError,
     columnar::{self, ColumnData, ParquetColumn},
     tables::degrees_text,
 };
+
+/// What stands between the names of workers.
+pub(crate) const BETWEEN_NAMES: &str = "; ";
 
 /// Puts the columns together.
 struct Columns<'a> {
@@ -139,7 +143,7 @@ fn columns(
     table.large("microseconds".to_owned(), "time that the shard took its workers", |shard| {
         shard.microseconds.into()
     })?;
-    table.text("workers", "who solved it", |shard| shard.workers.join("; "));
+    table.text("workers", "who solved it", |shard| shard.workers.join(BETWEEN_NAMES));
     table.small(
         "parts_confirmed",
         "parts that another worker solved again, with the same results",
@@ -194,23 +198,82 @@ pub fn parquet(
 /// order, and to be about graphs of this class.
 ///
 /// # Errors
-/// If the file cannot be read, is no Parquet file, or has other rows or columns.
+/// If the file cannot be read, is no Parquet file, or has other rows or columns, or such as do not
+/// fit together.
 pub fn read(
     about: &About,
     class: Class,
     file: File,
     sequences: &[DegreeSequence],
 ) -> Result<Vec<ShardSummary>, ParquetError> {
-    let rows: Vec<Row> =
-        SerializedFileReader::new(file)?.get_row_iter(None)?.collect::<Result<_, _>>()?;
+    let read = || {
+        check_footer(&file)?;
+        let reader = SerializedFileReader::new(file)?;
+        // A file of a few bytes can have any number of rows.
+        let rows = reader.get_row_iter(None)?.take(sequences.len() + 1);
+        rows.collect::<Result<Vec<Row>, _>>()
+    };
+    // Whatever stands in the file.
+    let rows = survived(read).unwrap_or_else(|panic| Err(ParquetError::General(panic)))?;
     if rows.len() != sequences.len() {
-        let message = format!("{} rows for {} degree sequences", rows.len(), sequences.len());
+        let message = match rows.len() > sequences.len() {
+            true => format!("more than {} rows", sequences.len()),
+            false => format!("{} rows for {} degree sequences", rows.len(), sequences.len()),
+        };
         return Err(ParquetError::General(message));
     }
-    rows.iter()
-        .zip(sequences)
+    let with_sequences = rows.iter().zip(sequences);
+    let shards: Vec<ShardSummary> = with_sequences
         .map(|(row, sequence)| Fields::of(about, row).summary(class, *sequence))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    says_the_same(&rows, about, class, &shards)?;
+    Ok(shards)
+}
+
+/// No footer of such a file takes more bytes: the library goes down as deep as what it describes.
+const LONGEST_FOOTER: u64 = 16 << 10;
+
+/// That the footer of a file, whose length stands before the last four bytes, is not too long.
+fn check_footer(file: &File) -> Result<(), ParquetError> {
+    let Some(place) = file.metadata()?.len().checked_sub(8) else {
+        return Err(ParquetError::General("it is too short".to_owned()));
+    };
+    let mut length = [0; 4];
+    file.read_exact_at(&mut length, place)?;
+    let length = u32::from_le_bytes(length);
+    match u64::from(length) <= LONGEST_FOOTER {
+        true => Ok(()),
+        false => Err(ParquetError::General(format!("a footer of {length} bytes"))),
+    }
+}
+
+/// That the rows are those that would be written: there may be no other columns, and all columns
+/// have to fit together.
+fn says_the_same(
+    rows: &[Row],
+    about: &About,
+    class: Class,
+    shards: &[ShardSummary],
+) -> Result<(), ParquetError> {
+    let columns = columns(about, class, shards, None)
+        .map_err(|error| ParquetError::External(Box::new(error)))?;
+    for (i, row) in rows.iter().enumerate() {
+        let mut found = row.get_column_iter();
+        for column in &columns {
+            match found.next() {
+                Some((name, field)) if *name == column.name => {
+                    if !column.data.is(i, field) {
+                        return Err(Fields::wrong(name, format!("{field} in row {}", i + 1)));
+                    }
+                }
+                _ => return Err(Fields::wrong(&column.name, "missing, or not in its place")),
+            }
+        }
+        if let Some((name, _)) = found.next() {
+            return Err(Fields::wrong(name, "there"));
+        }
+    }
+    Ok(())
 }
 
 /// A row that is read.
@@ -309,9 +372,110 @@ impl<'a> Fields<'a> {
             parts_recorded: parts,
             bytes: self.number("bytes")? as u64,
             microseconds: self.number("microseconds")? as u64,
-            workers: self.text("workers")?.split("; ").map(str::to_owned).collect(),
+            workers: self.text("workers")?.split(BETWEEN_NAMES).map(str::to_owned).collect(),
             parts_confirmed: self.number("parts_confirmed")? as u32,
             records_tried: self.number("records_tried")? as u64,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use trailtrap_shared::game::{Game, TrailTrap};
+
+    use super::*;
+
+    fn some() -> (Vec<DegreeSequence>, Vec<ShardSummary>) {
+        let sequences = DegreeSequence::all(4);
+        let shard = |&sequence: &DegreeSequence| ShardSummary {
+            sequence,
+            statistics: Statistics::default(),
+            digest: Default::default(),
+            parts: 1,
+            parts_recorded: 1,
+            bytes: 7,
+            microseconds: 5,
+            workers: vec!["Ann".to_owned(), "Bob".to_owned()],
+            parts_confirmed: 0,
+            records_tried: 2,
+        };
+        let shards = sequences.iter().map(shard).collect();
+        (sequences, shards)
+    }
+
+    fn read_bytes(bytes: &[u8]) -> Result<Vec<ShardSummary>, ParquetError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        read(&TrailTrap::ABOUT, Class::All, file.reopen().unwrap(), &some().0)
+    }
+
+    /// What readers elsewhere take for the number of edges, say, is what the degrees say.
+    #[test]
+    fn all_columns_fit_together_and_there_are_no_others() {
+        let (_, shards) = some();
+        let sound = || columns(&TrailTrap::ABOUT, Class::All, &shards, None).unwrap();
+        let read_columns =
+            |columns: &[ParquetColumn]| read_bytes(&columnar::write("shards", columns).unwrap());
+        assert!(read_columns(&sound()).is_ok());
+        for name in ["order", "size", "minimum_degree", "maximum_degree", "regular", "degrees"] {
+            let mut columns = sound();
+            let column = columns.iter_mut().find(|column| column.name == name).unwrap();
+            match &mut column.data {
+                ColumnData::Small(values) => values[3] += 1,
+                ColumnData::Flags(values) => values[3] = !values[3],
+                ColumnData::Text(values) => values[3].push('1'),
+                _ => panic!("{name} is another kind of column"),
+            }
+            let error = read_columns(&columns).err().unwrap().to_string();
+            assert!(error.contains(name), "{name}: {error}");
+        }
+        let mut more = sound();
+        let data = ColumnData::Flags(vec![true; shards.len()]);
+        let (name, meaning) = ("p1_share".to_owned(), String::new());
+        more.push(ParquetColumn { name, meaning, data });
+        assert!(read_columns(&more).err().unwrap().to_string().contains("p1_share is there"));
+        let mut swapped = sound();
+        swapped.swap(1, 2);
+        assert!(read_columns(&swapped).is_err());
+    }
+
+    /// A file of a few bytes may say that it has any number of rows.
+    #[test]
+    fn no_more_rows_are_read_than_there_should_be() {
+        let (_, mut shards) = some();
+        shards.extend(some().1);
+        let bytes = parquet(&TrailTrap::ABOUT, Class::All, &shards, None).unwrap();
+        let error = read_bytes(&bytes).err().unwrap().to_string();
+        assert!(error.contains("more than 11 rows"), "{error}");
+    }
+
+    #[test]
+    fn no_footer_is_read_that_is_too_long_or_not_there() {
+        for (bytes, says) in [
+            (&b"PAR1"[..], "too short"),
+            (b"PAR1\x01\x40\x00\x00PAR1", "a footer of 16385 bytes"),
+            (b"PAR1\x00\x40\x00\x00PAR1", "EOF"),
+        ] {
+            let error = read_bytes(bytes).err().unwrap().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    /// Whatever is wrong with a file, an error tells, though the library panics over some.
+    #[test]
+    fn a_file_that_was_altered_is_read_or_refused() {
+        let (_, shards) = some();
+        let sound = parquet(&TrailTrap::ABOUT, Class::All, &shards, None).unwrap();
+        let mut refused = 0;
+        for place in (0..sound.len()).step_by(7) {
+            for bit in [0, 3, 7] {
+                let mut altered = sound.clone();
+                altered[place] ^= 1 << bit;
+                refused += usize::from(read_bytes(&altered).is_err());
+            }
+        }
+        assert!(refused > 0);
     }
 }

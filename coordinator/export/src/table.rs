@@ -12,6 +12,7 @@ pub const SHARE_ROUNDING: &str = "rounded half up to six digits after the point"
 pub const PERCENT_ROUNDING: &str = "rounded half up to four digits after the point";
 
 /// A table: columns, rows, and a total if rows add up to one.
+#[derive(Clone)]
 pub struct Table {
     /// Stem of a file name, and label in LaTeX.
     pub name: String,

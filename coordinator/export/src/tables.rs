@@ -82,8 +82,7 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
             .collect();
         mark(&mut table, &statuses?);
     }
-    name_class(&mut table, class);
-    Ok(table)
+    Ok(of_class(table, class))
 }
 
 /// Leaves those shards out that have no graphs of the class: not every degree sequence that may
@@ -94,14 +93,15 @@ pub fn leave_empty_out(class: Class, shards: &mut Vec<ShardSummary>) {
     }
 }
 
-/// Adds a column for programs that says which graphs the rows are about, if it is a class of them.
-fn name_class(table: &mut Table, class: Class) {
-    if class == Class::All {
-        return;
+/// The table with a column for programs that says which graphs the rows are about, if it is a class
+/// of them.
+pub fn of_class(mut table: Table, class: Class) -> Table {
+    if class != Class::All {
+        table.columns.push(column("class", None, "the class of graphs that all counts are about"));
+        let name = || Value::Text(class.to_string());
+        table.rows.iter_mut().chain(&mut table.total).for_each(|row| row.push(name()));
     }
-    table.columns.push(column("class", None, "the class of graphs that all counts are about"));
-    let name = || Value::Text(class.to_string());
-    table.rows.iter_mut().chain(&mut table.total).for_each(|row| row.push(name()));
+    table
 }
 
 /// Adds a column for programs that says which rows are about orders that are not complete, and for

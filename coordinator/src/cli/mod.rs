@@ -89,6 +89,7 @@ pub fn main() -> ExitCode {
     let is_rehearsal = matches!(arguments.command, Command::Rehearse(_));
     log::log_to_stderr(if is_rehearsal { "error" } else { "warn" });
     signals::abort_on_panic();
+    limits::outlive_file_limit();
     limits::raise_open_files();
     let result = match arguments.command {
         Command::Plan(command) => command.run(),

@@ -532,9 +532,10 @@ impl Bundle {
         Ok(tables::breakdown(self.about(), self.class(), kind, None, rows.collect()))
     }
 
-    /// The CSV file of a table has these rows, in the columns that the table has, and its files for
-    /// people tell the same.
+    /// The CSV file of a table has these rows, in the columns that the table has, and its other files
+    /// say the same.
     fn holds(&self, kind: TableKind, table: &Table) -> anyhow::Result<()> {
+        let table = &tables::of_class(table.clone(), self.class());
         let rows = self.rows(kind.name())?;
         ensure!(
             rows.len() == table.rows.len(),
@@ -556,32 +557,66 @@ impl Bundle {
                 );
             }
         }
-        self.tells_people(kind, table)
+        self.is_written(kind, table)
     }
 
-    /// The Markdown and LaTeX files of a table are those that are made of it.
-    fn tells_people(&self, kind: TableKind, table: &Table) -> anyhow::Result<()> {
+    /// The files of a table are those that are made of it, line by line.
+    fn is_written(&self, kind: TableKind, table: &Table) -> anyhow::Result<()> {
         for (format, extension) in TABLE_FORMATS {
-            if !matches!(format, TableFormat::Markdown | TableFormat::Latex) {
-                continue;
-            }
+            let lines_of = match format {
+                TableFormat::Markdown | TableFormat::Latex => folded,
+                _ => |text: &str| text.split('\n').map(str::to_owned).collect(),
+            };
             let name = table_file(kind, extension);
-            let expected = folded(&String::from_utf8(formats::render(table, format)?)?);
-            let found = self.lines(&name)?;
+            let expected = lines_of(&String::from_utf8(formats::render(table, format)?)?);
+            let text = fs::read_to_string(self.root.join(&name)).with_context(|| name.clone())?;
+            let found = lines_of(&text);
             let differs = |at: &usize| found.get(*at) != expected.get(*at);
             if let Some(at) = (0..found.len().max(expected.len())).find(differs) {
                 let line = |lines: &[String]| match lines.get(at) {
                     Some(line) => format!("'{line}'"),
                     None => "nothing".to_owned(),
                 };
+                let what = match format {
+                    TableFormat::Csv => name,
+                    _ => format!("{name} and tables/{}.csv differ", kind.name()),
+                };
                 bail!(
-                    "{name} and tables/{}.csv differ: there is {} where {} should be",
-                    kind.name(),
+                    "{what}: in line {} there is {} where {} should be",
+                    at + 1,
                     line(&found),
                     line(&expected)
                 );
             }
         }
+        Ok(())
+    }
+
+    /// The rows of the JSON file of a table say what its CSV file says, which is held against shard
+    /// files only where these are read.
+    fn json_agrees(&self, table: &str, rows: &TextRows) -> anyhow::Result<()> {
+        #[derive(Deserialize)]
+        struct Json {
+            rows: Vec<BTreeMap<String, serde_json::Value>>,
+        }
+        let name = format!("tables/{table}.json");
+        let text = fs::read(self.root.join(&name)).with_context(|| name.clone())?;
+        let json: Json = serde_json::from_slice(&text).with_context(|| name.clone())?;
+        let same = |cell: &serde_json::Value, text: &String| match cell {
+            serde_json::Value::Null => text.is_empty(),
+            serde_json::Value::String(cell) => cell == text,
+            // Shares lose their last zeros.
+            serde_json::Value::Number(cell) if cell.is_f64() => cell.as_f64() == text.parse().ok(),
+            serde_json::Value::Number(cell) => text.parse().ok().as_ref() == Some(cell),
+            _ => false,
+        };
+        let same_row =
+            |(cells, texts): (&BTreeMap<String, serde_json::Value>, &BTreeMap<String, String>)| {
+                cells.keys().eq(texts.keys())
+                    && cells.values().zip(texts.values()).all(|(cell, text)| same(cell, text))
+            };
+        let agrees = json.rows.len() == rows.len() && json.rows.iter().zip(rows).all(same_row);
+        ensure!(agrees, "{name} and tables/{table}.csv differ");
         Ok(())
     }
 
@@ -655,33 +690,6 @@ impl Bundle {
                 result.order
             );
         }
-        Ok(())
-    }
-
-    /// The JSON file of a table says what its CSV file says.
-    fn json_agrees(&self, table: &str, rows: &TextRows) -> anyhow::Result<()> {
-        #[derive(Deserialize)]
-        struct Json {
-            rows: Vec<BTreeMap<String, serde_json::Value>>,
-        }
-        let name = format!("tables/{table}.json");
-        let text = fs::read(self.root.join(&name)).with_context(|| name.clone())?;
-        let json: Json = serde_json::from_slice(&text).with_context(|| name.clone())?;
-        let same = |cell: &serde_json::Value, text: &String| match cell {
-            serde_json::Value::Null => text.is_empty(),
-            serde_json::Value::String(cell) => cell == text,
-            // Shares lose their last zeros.
-            serde_json::Value::Number(cell) if cell.is_f64() => cell.as_f64() == text.parse().ok(),
-            serde_json::Value::Number(cell) => text.parse().ok().as_ref() == Some(cell),
-            _ => false,
-        };
-        let same_row =
-            |(cells, texts): (&BTreeMap<String, serde_json::Value>, &BTreeMap<String, String>)| {
-                cells.keys().eq(texts.keys())
-                    && cells.values().zip(texts.values()).all(|(cell, text)| same(cell, text))
-            };
-        let agrees = json.rows.len() == rows.len() && json.rows.iter().zip(rows).all(same_row);
-        ensure!(agrees, "{name} and tables/{table}.csv differ");
         Ok(())
     }
 }

@@ -36,6 +36,13 @@ pub fn raise_open_files() -> Option<u64> {
     }
 }
 
+/// A file that may not grow any more is an error for whoever writes it from now on, and does not end
+/// the process.
+pub fn outlive_file_limit() {
+    // SAFETY: no handler is installed, and nobody else cares about this signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Bytes of this process in memory; `None` where the system does not tell.
 pub fn resident_memory() -> Option<u64> {
     told_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")

@@ -1,9 +1,12 @@
 //! How a process is asked to end, and how it ends when something in it is broken.
 
 use std::{
+    any::Any,
+    cell::Cell,
     fs,
     future::poll_fn,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     task::Poll,
     time::{Duration, Instant},
 };
@@ -17,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{limits::told, log::say};
 
 /// The signals by which people, terminals and batch systems ask a process to leave, caught from the
-/// moment this exists. SIGXFSZ does nothing from then on.
+/// moment this exists.
 pub struct Signals {
     /// SIGINT, SIGTERM, SIGUSR1 and SIGUSR2.
     asked: [Signal; 4],
@@ -41,8 +44,6 @@ impl Signals {
         ]
         .map(signal);
         let closed = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
-        // A file that may not grow is an error for whoever writes it, and does not end the process.
-        let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
         Ok(Signals { asked: [interrupt?, terminate?, user1?, user2?], closed })
     }
 
@@ -93,12 +94,51 @@ fn ignores_hangup() -> bool {
     mask.is_none_or(|mask| mask >> (rustix::process::Signal::HUP.as_raw() - 1) & 1 == 1)
 }
 
-/// Makes a panic of any thread end the process. A census survives a process that ends, but not one
-/// that goes on without one of its threads.
+thread_local! {
+    /// Whether this thread is in the code of a library that panics over what it reads.
+    static MAY_PANIC: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes a panic of any thread end the process, but for those that are [`survived`]. A census
+/// survives a process that ends, but not one that goes on without one of its threads.
 pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::abort();
+        if !MAY_PANIC.get() {
+            report(panic);
+            std::process::abort();
+        }
     }));
+}
+
+/// Does something with the library of others that may panic over what it reads, in this thread.
+///
+/// # Errors
+/// What the panic says.
+pub fn survived<T>(action: impl FnOnce() -> T) -> Result<T, String> {
+    MAY_PANIC.set(true);
+    let done = catch_unwind(AssertUnwindSafe(action));
+    MAY_PANIC.set(false);
+    done.map_err(|panic| said(&*panic).to_owned())
+}
+
+/// What a panic says.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_that_is_survived_says_what_it_says() {
+        assert_eq!(survived(|| 7), Ok(7));
+        let places = [1, 2];
+        let beyond = places.len() + std::hint::black_box(3);
+        assert!(survived(|| places[beyond]).unwrap_err().contains("out of bounds"));
+        assert_eq!(survived(|| -> () { panic!("as it stands") }), Err("as it stands".to_owned()));
+        assert!(!MAY_PANIC.get());
+    }
 }
