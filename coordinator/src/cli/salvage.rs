@@ -67,10 +67,6 @@ impl SalvageCommand {
         }
         let path = directory.store();
         let (new, salvaged) = (path.with_extension("salvaging"), directory.salvaged());
-        if salvaged.exists() {
-            // An earlier attempt was interrupted, and the old store may have changed since.
-            std::fs::remove_dir_all(&salvaged)?;
-        }
         let Salvaged { kept, lost } = salvage(&path, &new, self.force, &Terminal)
             .with_context(|| format!("cannot salvage {}", path.display()))?;
         // No database is open when its directory moves.

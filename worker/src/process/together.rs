@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Does something with each of several things, `most` of them at a time, each in a thread of its
-/// own.
+/// own; or fewer, if the system has no threads for that.
 ///
 /// # Errors
 /// That of one of them; what was not begun then may be left out.
@@ -20,8 +20,12 @@ pub fn together<T: Sync, E: Send>(
         Ok(())
     };
     std::thread::scope(|scope| {
-        let all: Vec<_> = (0..most.min(things.len())).map(|_| scope.spawn(do_some)).collect();
-        all.into_iter().try_for_each(|some| some.join().expect("nothing panics"))
+        let others = 1..most.min(things.len());
+        let begin = || std::thread::Builder::new().spawn_scoped(scope, do_some);
+        let others: Vec<_> = others.map_while(|_| begin().ok()).collect();
+        let own = do_some();
+        let all = others.into_iter().map(|some| some.join().expect("nothing panics"));
+        all.fold(own, |done, some| done.and(some))
     })
 }
 

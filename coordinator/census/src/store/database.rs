@@ -230,9 +230,12 @@ impl Database {
                 cause = error.to_string();
             }
             match (self.access, error) {
+                // A reader takes the tables as they were when it began to open them, and the logs as
+                // they are a moment later: records may tell of blocks whose tables came in between.
+                // Opened once more, it has these, too.
                 (AccessMode::Read, Some(error))
-                    if error.is_of_missing_files()
-                        && again < OPENED_AGAIN
+                    if (error.is_of_missing_files() && again < OPENED_AGAIN
+                        || matches!(error, StoreError::MissingBlock(_)) && again == 0)
                         && ManifestState::of(&self.path) != manifest =>
                 {
                     again += 1;

@@ -16,7 +16,7 @@ use trailtrap_worker::process::{
     replace::{self, sync_directory},
 };
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, journal};
 
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -135,7 +135,9 @@ impl DataDirectory {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
             found => found.map_err(io),
         };
-        let is_known = is_there(path.join(LOCK))? || is_there(store_in(path).join("CURRENT"))?;
+        let is_in_store = |name: &str| is_there(store_in(path).join(name));
+        let is_known =
+            is_there(path.join(LOCK))? || is_in_store("CURRENT")? || is_in_store(journal::NAME)?;
         let is_empty = || Ok(fs::read_dir(path).map_err(io)?.next().is_none());
         // A database by itself has a lock of that name, too.
         if is_there(path.join("CURRENT"))? || !is_known && !is_empty()? {
@@ -181,6 +183,19 @@ impl DataDirectory {
         }
         let directory = DataDirectory { path: path.to_owned(), _lock: lock };
         directory.keep_others_out();
+        let (store, salvaged) = (directory.store(), directory.salvaged());
+        if is_there(salvaged.clone())? {
+            // Without a store, an empty one would take the place of what was salvaged. Beside a
+            // store, which may have changed since, it is one more remainder.
+            let place = match is_there(store.clone())? {
+                true => store.with_extension("salvaging"),
+                false => store,
+            };
+            if is_there(place.clone())? {
+                fs::remove_dir_all(&place).map_err(io)?;
+            }
+            directory.rename(&salvaged, &place).map_err(io)?;
+        }
         // What a salvage left that was interrupted: the next one begins anew.
         for remains in
             ["salvaging", "rebuilt", "new"].map(|of| directory.store().with_extension(of))
@@ -188,10 +203,6 @@ impl DataDirectory {
             if is_there(remains.clone())? {
                 fs::remove_dir_all(remains).map_err(io)?;
             }
-        }
-        if !is_there(directory.store())? && is_there(directory.salvaged())? {
-            // Otherwise an empty store would take the place of what was salvaged.
-            directory.rename(&directory.salvaged(), &directory.store()).map_err(io)?;
         }
         Ok(directory)
     }

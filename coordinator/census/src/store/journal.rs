@@ -66,7 +66,7 @@ impl Trace {
     }
 }
 
-const NAME: &str = "JOURNAL";
+pub(super) const NAME: &str = "JOURNAL";
 const MAGIC: &[u8; 4] = b"TTJL";
 const HEAD_BYTES: usize = 8;
 const CHECKSUM_BYTES: usize = 16;

@@ -28,6 +28,7 @@ mod wreck;
 use std::{
     borrow::Cow,
     cell::RefCell,
+    collections::BTreeMap,
     io,
     path::Path,
     sync::{
@@ -918,14 +919,22 @@ impl Store {
     ///
     /// The store cannot be read or written, or what it holds is damaged.
     pub fn confirm(&self, units: &[(Unit, Author)]) -> Result<(), StoreError> {
-        let mut changes = Vec::new();
+        let mut confirmed: BTreeMap<Unit, UnitRecord> = BTreeMap::new();
         for (unit, worker) in units {
-            if let Some(mut record) = self.unit(*unit)? {
+            // Several may have solved one of them.
+            let record = match confirmed.remove(unit) {
+                Some(record) => Some(record),
+                None => self.unit(*unit)?,
+            };
+            if let Some(mut record) = record {
                 record.confirmed.push(worker.clone());
-                changes.push((unit_key(*unit), Some(codec::encode(&record))));
+                confirmed.insert(*unit, record);
             }
         }
-        self.change(changes)
+        let changes = confirmed.iter();
+        self.change(
+            changes.map(|(&unit, record)| (unit_key(unit), Some(codec::encode(record)))).collect(),
+        )
     }
 
     /// A number that grows with every start, and whenever finished units are taken back; 0 at
@@ -1074,12 +1083,14 @@ impl Store {
         let section = section_name(id.section);
         let read = self.database.run(|db| {
             let family = family(db, section);
-            Ok(db.get_pinned_cf(family, parity_key(id))?.is_some()
-                || db.get_pinned_cf(family, block_key(id))?.is_some())
+            let is_there = db.get_pinned_cf(family, parity_key(id))?.is_some()
+                || db.get_pinned_cf(family, block_key(id))?.is_some();
+            if is_there { Ok(()) } else { Err(StoreError::MissingBlock(*id)) }
         });
         match read {
-            Err(StoreError::Damaged(_)) => Ok(true),
-            read => read,
+            Ok(()) | Err(StoreError::Damaged(_)) => Ok(true),
+            Err(StoreError::MissingBlock(_)) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -1147,14 +1158,16 @@ impl Store {
     fn read_as_it_is(&self, id: &BlockId) -> Result<Block, StoreError> {
         let id = *id;
         let section = section_name(id.section);
-        let read = self
+        let value = self
             .database
-            .run(|db| Ok(db.get_cf(family(db, section), block_key(&id))?))
+            .run(|db| {
+                let value = db.get_cf(family(db, section), block_key(&id))?;
+                value.ok_or(StoreError::MissingBlock(id))
+            })
             .map_err(|error| match error {
                 StoreError::Damaged(source) => StoreError::UnreadableBlock { id, source },
                 error => error,
-            });
-        let value = read?.ok_or(StoreError::MissingBlock(id))?;
+            })?;
         if let Some(name) = referred(&value) {
             return self.read_named(&id, &name);
         }
@@ -1588,7 +1601,57 @@ fn damaged(key: &[u8], source: CodecError) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use trailtrap_shared::{
+        count::summary::Summary,
+        game::{Game, TrailTrap},
+        partition::BucketTable,
+    };
+
     use super::*;
+    use crate::records::{Author, delivery};
+
+    /// Whoever opens a store to look on lists its tables, and is told of units in its logs a moment
+    /// later, whose blocks may have come in between.
+    #[test]
+    fn a_reader_finds_blocks_that_came_after_it_was_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let store = Store::open(&path, None, None).unwrap();
+        let (unit, sequence) = (Unit { order: 9, shard: 0, part: 0 }, DegreeSequence::new([4; 9]));
+        // So many that they do not go into a log.
+        let slots = Vec::from_iter((0..8000).map(|i| 2 * i)).into_iter();
+        let record = |i: usize, record: &mut [u8]| {
+            record.fill(0);
+            record[..2].copy_from_slice(&(i as u16).to_le_bytes());
+        };
+        let table = BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots, record);
+        let blocks = Vec::from_iter(table.to_blocks(0));
+        assert!(blocks.iter().map(|block| block.bytes().len()).sum::<usize>() >= LOGGED_BYTES);
+        let readers = [(); 2].map(|()| Store::open_read_only(&path).unwrap());
+        assert!(!readers[0].has(&blocks[0].id).unwrap());
+        let author = Author::new("Ann", "portable");
+        let solved =
+            delivery(unit, sequence, blocks.clone(), Summary::default(), Duration::ZERO, author);
+        store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
+        assert!(readers[0].has(&blocks[0].id).unwrap());
+        for block in blocks {
+            assert_eq!(readers[1].read(&block.id).unwrap(), block);
+        }
+    }
+
+    /// Of several who solve a unit again, each is noted.
+    #[test]
+    fn all_who_confirm_a_unit_are_noted() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("store"), None, None).unwrap();
+        let (unit, sequence) = (Unit { order: 3, shard: 0, part: 0 }, DegreeSequence::new([0; 3]));
+        let [ann, bob, eve] = ["Ann", "Bob", "Eve"].map(|name| Author::new(name, "portable"));
+        let blocks = Vec::new();
+        let solved = delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, ann);
+        store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
+        store.confirm(&[(unit, bob.clone()), (unit, eve.clone())]).unwrap();
+        assert_eq!(store.unit(unit).unwrap().unwrap().confirmed, [bob, eve]);
+    }
 
     /// A store with blocks of the oldest format only is read as it is, and whoever writes to it
     /// says first that there may be others. Formats that are not known are refused.

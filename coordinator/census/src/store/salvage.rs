@@ -10,6 +10,7 @@ use std::{
 };
 
 use trailtrap_shared::{
+    count::summary::Summary,
     graph::pairs,
     partition::{Block, BlockId, Checksum, Content, Section},
     plan::{Plan, Shard, Unit},
@@ -47,6 +48,8 @@ struct Copied {
     dropped: HashSet<u32>,
     /// Whether of some units that have to be there the keys are not.
     lacks_keys: bool,
+    /// What the records of units that have to be there add up to, by number of edges.
+    by_size: Vec<Summary>,
 }
 
 impl Copied {
@@ -60,6 +63,7 @@ impl Copied {
             last: 0,
             dropped: HashSet::new(),
             lacks_keys: false,
+            by_size: vec![Summary::default(); max_size + 1],
         }
     }
 
@@ -204,7 +208,14 @@ impl Salvage<'_> {
         // again.
         for (plan, record, copied) in orders {
             complete &= copied.is_whole();
-            let record = if complete { record } else { record.withdraw() };
+            // A result may be older than its units, if its record was found in a file that has been
+            // replaced.
+            let adds_up = record.result.as_ref().is_none_or(|result| *result == copied.by_size);
+            if complete && !adds_up {
+                let n = plan.order;
+                self.watcher.say(&format!("order {n}: its units do not add up to its result"));
+            }
+            let record = if complete && adds_up { record } else { record.withdraw() };
             self.new.put_order(plan.order, &record)?;
         }
         Ok(())
@@ -299,6 +310,9 @@ impl Salvage<'_> {
                             let keys = blocks.iter().filter(is_keys).count();
                             let lacks_keys = keys < 1 << shard.bucket_bits;
                             copied.lacks_keys |= lacks_keys && shard.size <= max_size;
+                        }
+                        if let Some(sum) = copied.by_size.get_mut(shard.size) {
+                            sum.add(&record.statistics, record.digest());
                         }
                         bytes += record.bytes;
                         copied.units += 1;
@@ -418,7 +432,7 @@ mod tests {
 
     use trailtrap_shared::{
         class::Class,
-        count::{ahead::Share, summary::Summary},
+        count::ahead::Share,
         game::{Game, GameName, Layout, TrailTrap},
         graph::degree::DegreeSequence,
         partition::BucketTable,
@@ -500,6 +514,37 @@ mod tests {
             for block in right {
                 assert_eq!(store.read(&block.id).ok(), is_there.then_some(block), "{what}");
             }
+        }
+    }
+
+    /// A result that its units do not add up to was found in a file that had been replaced.
+    #[test]
+    fn a_result_that_its_units_do_not_add_up_to_is_withdrawn() {
+        let plan = Plan::new(TrailTrap::LAYOUT, 1, PlanOptions::default());
+        let (unit, sequence) = (Unit { order: 1, shard: 0, part: 0 }, plan.shards[0].sequence);
+        let table =
+            BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, [0].into_iter(), |_, record| {
+                record.fill(0)
+            });
+        let blocks = table.to_blocks(0).into_iter().collect();
+        let worker = Author::new("Ann", "portable");
+        let solved = delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker);
+        let (solved, mut right) = (Arc::new(solved), Summary::default());
+        right.add(&solved.record.statistics, solved.record.digest());
+        let mut wrong = right.clone();
+        wrong.statistics.classes.all.graphs += 1;
+        for (result, stays) in [(vec![right], true), (vec![wrong], false)] {
+            let directory = tempfile::tempdir().unwrap();
+            let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+            let store = Store::open(&old, None, None).unwrap();
+            store.commit(std::slice::from_ref(&solved), u64::MAX).unwrap();
+            let finished = OrderRecord { result: Some(result), ..OrderRecord::begun(&plan) };
+            store.put_order(1, &finished).unwrap();
+            drop(store);
+            let Salvaged { kept, lost } = salvage(&old, &new, false, &Silent).unwrap();
+            assert_eq!((kept, lost), (1, 0));
+            let record = Store::open_read_only(&new).unwrap().order(1).unwrap().unwrap();
+            assert_eq!(record, if stays { finished } else { finished.withdraw() });
         }
     }
 
