@@ -101,12 +101,7 @@ impl Core {
         while id == COORDINATOR || self.workers.contains_key(&id) {
             id = id.wrapping_add(1);
         }
-        let living = self.workers.values().filter(|other| self.is_alive(other));
-        let (living, coordinator) = (living.map(|other| &other.author), Author::coordinator());
-        let taken = living.chain(self.blamed()).chain([&coordinator]);
-        let taken: HashSet<&str> = taken.map(Author::name).collect();
-        let mut names = (1..).map(|number| author.numbered(number));
-        let author = names.find(|author| !taken.contains(author.name())).unwrap_or(author);
+        let author = self.with_free_name(author);
         let worker = Worker {
             author,
             threads,
@@ -122,6 +117,22 @@ impl Core {
         };
         self.workers.insert(id, worker);
         Ok(id)
+    }
+
+    /// A worker by its name, or by its name and a number if somebody else has that name.
+    fn with_free_name(&self, author: Author) -> Author {
+        let coordinator = Author::coordinator();
+        let taken = || {
+            let living = self.workers.values().filter(|other| self.is_alive(other));
+            living.map(|other| &other.author).chain(self.blamed()).chain([&coordinator])
+        };
+        // Most names are free.
+        if taken().all(|other| other.name() != author.name()) {
+            return author;
+        }
+        let taken: HashSet<&str> = taken().map(Author::name).collect();
+        let mut names = (2..).map(|number| author.numbered(number));
+        names.find(|author| !taken.contains(author.name())).unwrap_or(author)
     }
 
     /// Whom open alarms blame.
