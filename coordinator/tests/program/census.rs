@@ -228,8 +228,9 @@ fn wins_are_the_ones_of_table_1() {
 
 #[test]
 fn a_plan_counts_before_anything_runs() {
+    // How fast this machine is matters for none of these numbers.
     let plan = |order: &str| -> Value {
-        let output = run(&["plan", order, "--json"]);
+        let output = run(&["plan", order, "--json", "--cores", "1", "--pair", "100"]);
         assert!(output.status.success(), "{}", stderr(&output));
         serde_json::from_str(&stdout(&output)).unwrap()
     };
@@ -241,7 +242,8 @@ fn a_plan_counts_before_anything_runs() {
     assert_eq!(twelve["shards"], 222_117);
     assert_eq!(twelve["graphs"], 165_091_172_592_u64);
     assert!(twelve["units"].as_u64() > twelve["shards"].as_u64());
-    let text = stdout(&run(&["plan", "12"]));
+    // What it takes is measured.
+    let text = stdout(&run(&["plan", "9"]));
     assert!(text.contains("core-hours") && text.contains("wall time"), "{text}");
     assert_eq!(run(&["plan", "14"]).status.code(), Some(1));
 }
@@ -252,7 +254,8 @@ fn a_plan_counts_before_anything_runs() {
 fn a_plan_says_what_a_census_reads() {
     let data = Data::new();
     let little = ["--memory", "400KiB", "--bucket-size", "6600", "--part-graphs", "300"];
-    let output = run(&[&["plan", "9", "--json", "--cores", "1"], &little[..]].concat());
+    let alone = ["plan", "9", "--json", "--cores", "1", "--pair", "100"];
+    let output = run(&[&alone[..], &little].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let plan: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let simulated = &plan["simulated"];
@@ -272,8 +275,7 @@ fn a_plan_says_what_a_census_reads() {
     assert!((0.7..2.0).contains(&(found / expected)), "{found}, and not {expected}");
     assert!(found > 1.0, "the cache holds little: {found}");
     // Nodes that each have less at hand read more, and through the coordinator.
-    let nodes = ["plan", "9", "--json", "--cores", "1", "--nodes", "4"];
-    let output = run(&[&nodes[..], &little[..]].concat());
+    let output = run(&[&alone[..], &["--nodes", "4"], &little].concat());
     let plan: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let read = |what: &str| plan["simulated"][what].as_f64().unwrap();
     assert!(read("bytes_read") > said("bytes_read"));

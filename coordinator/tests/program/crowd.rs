@@ -23,7 +23,7 @@ use trailtrap_shared::{
 };
 
 use crate::common::{
-    Data, LONG_LEASE, QUESTIONS, answers::Answers, census_json, coordinator, introduction, stderr,
+    Data, LONG_LEASE, QUESTIONS, answers::Answers, coordinator, expected, introduction, stderr,
     stdout, watch_memory,
 };
 
@@ -132,11 +132,11 @@ fn describe(what: &str, mut times: Vec<Duration>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_workers_come_at_once() {
     // Small parts: enough leases for all.
-    let options = PlanOptions { part_graphs: 8, ..PlanOptions::default() };
+    let options = PlanOptions { part_graphs: 24, ..PlanOptions::default() };
     let answers = Answers::solve(ORDER, options);
     let mut units: Vec<Unit> = answers.units().collect();
     let data = Data::new();
-    let flags = ["--part-graphs", "8", "--message-memory", "1MiB", "--lease", LONG_LEASE];
+    let flags = ["--part-graphs", "24", "--message-memory", "1MiB", "--lease", LONG_LEASE];
     // It stays until the last of them has heard that all is done.
     let flags = [&flags[..], &["--stay"]].concat();
     let (leader, address) = coordinator(ORDER, &data, "127.0.0.1:0", &flags);
@@ -166,7 +166,7 @@ async fn hundreds_of_workers_come_at_once() {
     leader.signal("TERM");
     let output = tokio::task::spawn_blocking(|| leader.finish()).await.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stdout(&output), census_json(ORDER, &Data::new(), &[]));
+    assert_eq!(stdout(&output), expected(ORDER));
     println!(
         "{WORKERS} workers: {seconds:.1} s, {:.0} leases a second, at least {fewest} each, up to \
          {} deliveries at a time",

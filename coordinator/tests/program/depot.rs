@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -38,10 +38,24 @@ use trailtrap_worker::{
 };
 use walkdir::{DirEntry, WalkDir};
 
-use crate::common::{
-    Data, LONG_LEASE, Process, QUESTIONS, answers::Answers, census_json, coordinator, eventually,
-    heard_coordinator, introduction, parts, run, stderr, stdout, trailtrap, until_hit, worker,
+use crate::{
+    common::{
+        Data, LONG_LEASE, Process, QUESTIONS, answers::Answers, census_json, coordinator,
+        eventually, expected, heard_coordinator, introduction, parts, run, stderr, stdout,
+        trailtrap, until_hit,
+    },
+    protocol::farewell,
+    shelves,
 };
+
+/// Half of the graphs of order 9. Large blocks are among what is made of them, and are read again.
+pub const HALF: [&str; 2] = ["--max-size", "18"];
+
+/// What a census of them prints that nothing disturbs, made once in a process.
+pub fn expected_of_half() -> String {
+    static MADE: OnceLock<String> = OnceLock::new();
+    MADE.get_or_init(|| census_json(9, &Data::new(), &HALF)).clone()
+}
 
 /// Files below a directory, by name, with their contents. What is removed meanwhile is left out.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -64,11 +78,7 @@ fn flip_all(directory: &Path) {
 
 /// A worker of so little memory that it reads partitions again and again.
 fn small_worker(address: &str, options: &[&str]) -> Process {
-    Process::start(
-        worker()
-            .args(["--coordinator", address, "--threads", "1", "--memory", "1MiB"])
-            .args(options),
-    )
+    shelves::small_worker(&["--coordinator", address], options)
 }
 
 /// Bytes from coordinator, disk and depot, and those put there, as a worker says when it leaves.
@@ -80,7 +90,7 @@ fn traffic(text: &str) -> [u64; 4] {
 
 #[test]
 fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected_of_half();
     let directory = tempfile::tempdir().unwrap();
     let [disk, depot] = ["disk", "depot"].map(|name| directory.path().join(name));
     fs::create_dir(&depot).unwrap();
@@ -88,7 +98,7 @@ fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
     // What a small worker with these options reads, in a census of its own.
     let census_with = |options: &[&str]| -> [u64; 4] {
         let data = Data::new();
-        let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &[]);
+        let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &HALF);
         let worker = small_worker(&address, options);
         let output = leader.finish();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -117,10 +127,11 @@ fn depot() -> (tempfile::TempDir, String) {
 /// The blocks that the coordinator has only by name are the same census, whoever put them there.
 #[test]
 fn a_census_keeps_its_blocks_in_a_depot() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected_of_half();
     let (directory, depot) = depot();
     let data = Data::new();
-    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--depot", &depot]);
+    let options = [&HALF[..], &["--depot", &depot]].concat();
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
     // One that sees the depot, and one that does not; neither has memory for what it reads.
     let inside = small_worker(&address, &["--depot", &depot]);
     let outside = small_worker(&address, &[]);
@@ -147,7 +158,7 @@ fn a_census_keeps_its_blocks_in_a_depot() {
     }
     assert!(verified(&data).contains("nothing wrong"));
     // It goes on there without being told, in one process too, and nothing of it is written again.
-    assert_eq!(census_json(9, &data, &[]), expected);
+    assert_eq!(census_json(9, &data, &HALF), expected);
     assert_eq!(blocks(directory.path()), kept);
     flip_all(directory.path());
     let checked = verified(&data);
@@ -233,7 +244,7 @@ fn a_depot_that_is_away_is_no_damage() {
 /// be read; and blocks that nothing reads any more go.
 #[test]
 fn what_a_depot_keeps_is_solved_again_if_it_is_damaged_and_goes_when_it_is_dropped() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected(9);
     let census = |data: &Data, depot: &str| {
         let mut command = trailtrap();
         let arguments = ["census", "9", "--json", "--keep", "minimal", "--memory", "64MiB"];
@@ -280,13 +291,14 @@ fn a_worker_that_sees_another_depot_sends_its_blocks() {
     let (directory, depot) = depot();
     let (elsewhere, other) = self::depot();
     let data = Data::new();
-    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--depot", &depot]);
+    let options = [&HALF[..], &["--depot", &depot]].concat();
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
     // With the mark of the first.
     crate::common::copy_directory(directory.path(), elsewhere.path());
     let worker = small_worker(&address, &["--depot", &other]);
     let output = leader.finish();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]));
+    assert_eq!(stdout(&output), expected_of_half());
     let said = stderr(&worker.finish());
     assert!(said.contains("results are kept in the depot, and only named"), "{said}");
     assert!(said.contains("the coordinator does not find all blocks"), "{said}");
@@ -427,10 +439,10 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
         let refused = client.complete(parts(spoilt)).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{what}: {refused}");
     }
-    let honest = small_worker(&address, &[]);
+    small_worker(&address, &[]).finish();
+    farewell(&address, &[worker]).await;
     let output = leader.finish();
-    assert_eq!(stdout(&output), census_json(7, &Data::new(), &[]));
-    honest.finish();
+    assert_eq!(stdout(&output), expected(7));
 }
 
 /// All of their blocks by their names.
@@ -514,6 +526,7 @@ async fn what_is_named_is_counted_by_other_workers() {
     let mut statement = wrong.count(&task).to_message();
     statement.digest[0] ^= 1;
     let mut right = Counter::new(&address, "right", directory.path()).await;
+    let counters = [wrong.worker, right.worker];
     let others = tokio::spawn(async move {
         let mut counted = 0;
         while let Ok(task) = right.task().await {
@@ -533,9 +546,10 @@ async fn what_is_named_is_counted_by_other_workers() {
     // Or the others have ended the census.
     let codes = [Code::FailedPrecondition, Code::Unavailable];
     assert!(codes.contains(&refused.code()), "{refused}");
-    let output = leader.finish();
-    assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]));
     assert!(honest.finish().status.success());
+    farewell(&address, &counters).await;
+    let output = leader.finish();
+    assert_eq!(stdout(&output), expected(9));
     assert!(others.await.unwrap() > 0);
     let said = said.join().unwrap();
     let (_, share) = said.split_once("counted here, of what was delivered by name: ").unwrap();
@@ -598,7 +612,8 @@ fn a_disk_cache_stays_within_its_budget() {
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk");
     let data = Data::new();
-    let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--lease", LONG_LEASE]);
+    let options = [&HALF[..], &["--lease", LONG_LEASE]].concat();
+    let (mut leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
     let options = ["--disk-cache", disk.to_str().unwrap(), "--disk-budget", "300KiB"];
     let mut worker = small_worker(&address, &options);
     let (mut most, mut counts) = (0, 0);
@@ -614,8 +629,8 @@ fn a_disk_cache_stays_within_its_budget() {
     // What is left is counted, too, however seldom it was before.
     most = most.max(files(&disk).values().map(Vec::len).sum());
     println!("{most} bytes at most, in {counts} counts");
-    // A file that is being written is there beside the others; without a budget there are
-    // megabytes.
+    // A file that is being written is there beside the others; without a budget there is more than
+    // a megabyte.
     assert!(most > 200 << 10 && most < 400 << 10, "{most}");
     assert!(coordinator > 0 && from_disk > 0, "{coordinator}, {from_disk}");
 }

@@ -9,14 +9,14 @@ use std::{
     process::{Command, Output},
     sync::{
         Arc, LazyLock, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
 };
 
 use crate::common::{
-    Data, LONG_LEASE, PATIENCE, Process, census_json, eventually, reserved_port, run, status,
-    stderr, stdout, trailtrap, until_hit, worker,
+    Data, LONG_LEASE, PATIENCE, Process, census_json, eventually, expected, reserved_port, run,
+    status, stderr, stdout, trailtrap, until_hit, worker,
 };
 
 const EMFILE: i32 = 24;
@@ -128,7 +128,7 @@ fn is_in_order(arguments: &[&str], order: u64) -> bool {
 
 #[test]
 fn a_disk_that_fails_for_a_while_is_waited_for() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected(9);
     for error in [EIO, ESTALE, EMFILE] {
         let Some(disk) = Disk::new() else { return };
         // A census may end before the disk fails: then another one is begun.
@@ -175,7 +175,7 @@ fn a_disk_that_fails_for_good_ends_a_census_which_says_what_helps() {
     assert_eq!(again.status.code(), Some(1));
     assert!(stderr(&again).contains("trailtrap salvage"), "{}", stderr(&again));
     disk.heal();
-    assert_eq!(census_json(9, &data, &[]), census_json(9, &Data::new(), &[]));
+    assert_eq!(census_json(9, &data, &[]), expected(9));
 }
 
 /// What cannot be read for want of descriptors is not left out of what is salvaged.
@@ -242,6 +242,11 @@ fn workers_wait_while_the_disk_of_their_coordinator_fails() {
     assert_eq!(finish(leader, said).status.code(), Some(130));
 }
 
+/// How often each reader has looked at a census at work in the end …
+const LOOKS: usize = 30;
+/// … and how often since order 10 was begun.
+const LOOKS_AT_ORDER_10: usize = 10;
+
 /// Looking at a census while it works never finds it damaged, however often files come and go.
 #[test]
 fn who_looks_on_never_takes_a_census_at_work_for_a_damaged_one() {
@@ -251,35 +256,40 @@ fn who_looks_on_never_takes_a_census_at_work_for_a_damaged_one() {
     let mut process = Process::start(trailtrap().args(endless));
     eventually("an order is done", || data.orders_done() > 2);
     let over = AtomicBool::new(false);
-    let looked = std::thread::scope(|scope| {
-        let look = |arguments: &'static [&'static str]| {
-            let (data, over) = (data.text(), &over);
+    let looked = [const { AtomicUsize::new(0) }; 2];
+    std::thread::scope(|scope| {
+        let look = |reader: usize, arguments: &'static [&'static str]| {
+            let (data, over, looked) = (data.text(), &over, &looked[reader]);
             scope.spawn(move || {
-                let mut looked = 0;
                 while !over.load(Ordering::Relaxed) {
                     let output = trailtrap().args(arguments).args(["--data", &data]).output();
                     let output = output.unwrap();
                     let said = stderr(&output) + &stdout(&output);
                     assert!(output.status.success(), "{said}");
-                    looked += 1;
+                    looked.fetch_add(1, Ordering::Relaxed);
                 }
-                looked
             })
         };
         let readers = [
-            look(&["export", "table", "orders", "--unfinished"]),
-            look(&["verify", "3", "--level", "2"]),
+            look(0, &["export", "table", "orders", "--unfinished"]),
+            look(1, &["verify", "3", "--level", "2"]),
         ];
-        eventually("order 10 is half done", || {
-            let status = status(&["--data", &data.text()]);
-            let order = &status["order"];
-            let [done, all] = ["shards_done", "shards"].map(|name| order[name].as_u64());
-            order["order"] == 11 || order["order"] == 10 && done > all.map(|all| all / 2)
+        // One that has failed does not look any more.
+        let has_failed = || readers.iter().any(|reader| reader.is_finished());
+        let times = || looked.each_ref().map(|times| times.load(Ordering::Relaxed));
+        eventually("order 10 is begun", || {
+            has_failed() || is_in_order(&["--data", &data.text()], 10)
+        });
+        let before = times();
+        eventually("each has looked often enough", || {
+            let least = |before: usize| LOOKS.max(before + LOOKS_AT_ORDER_10);
+            let mut all = times().into_iter().zip(before);
+            has_failed() || all.all(|(now, before)| now >= least(before))
         });
         over.store(true, Ordering::Relaxed);
-        readers.map(|reader| reader.join().unwrap())
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        println!("looked {:?} times, {before:?} of them before order 10", times());
     });
+    assert!(process.is_running(), "it was at work all the time");
     process.kill();
-    println!("looked {looked:?} times");
-    assert!(looked.iter().all(|&times| times > 0));
 }

@@ -12,9 +12,12 @@ use serde_json::Value;
 use trailtrap_census::store::Store;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::common::{
-    Data, GIVE_UP, PATIENCE, Process, census_json, coordinator, eventually, heard_coordinator,
-    reserved_port, run, status, stderr, stdout, traffic, until_hit, worker,
+use crate::{
+    common::{
+        Data, GIVE_UP, PATIENCE, Process, census_json, coordinator, eventually, expected,
+        heard_coordinator, reserved_port, run, status, stderr, stdout, traffic, until_hit, worker,
+    },
+    depot::{HALF, expected_of_half},
 };
 
 /// A place for shelves.
@@ -43,7 +46,8 @@ impl Room {
     }
 }
 
-fn small_worker(reach: &[&str], options: &[&str]) -> Process {
+/// A worker of so little memory that it reads partitions again and again.
+pub fn small_worker(reach: &[&str], options: &[&str]) -> Process {
     Process::start(
         worker()
             .args(reach)
@@ -77,9 +81,10 @@ fn alarms(data: &Data) -> String {
 /// done nothing is left.
 #[test]
 fn a_census_lies_on_the_shelves_of_its_workers() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected_of_half();
     let (room, data) = (Room::new(), Data::new());
-    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &SHELVES);
+    let options = [&SHELVES[..], &HALF].concat();
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
     let reach = ["--coordinator", &address];
     let inside = ["one", "two"].map(|name| room.worker(&reach, name));
     // It has no shelf: what it solves is sent, and what it reads it has from the others.
@@ -100,7 +105,8 @@ fn a_census_lies_on_the_shelves_of_its_workers() {
     }
     assert!(!alarms(&data).contains("alarm 1"), "{}", alarms(&data));
     // Nothing lies there any more, so anybody goes on.
-    assert_eq!(census_json(9, &data, &["--keep", "minimal"]), expected);
+    let options = [&HALF[..], &["--keep", "minimal"]].concat();
+    assert_eq!(census_json(9, &data, &options), expected);
 }
 
 /// With a door: tokens are shown, and connections encrypted, between workers, too. A coordinator
@@ -108,7 +114,7 @@ fn a_census_lies_on_the_shelves_of_its_workers() {
 /// what it had lies elsewhere, too.
 #[test]
 fn nothing_is_lost_with_a_coordinator_or_a_worker() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected(9);
     let options = [&SHELVES[..], &["--secure"]].concat();
     // Nobody else gets the port while no coordinator listens.
     let (_reserved, port) = reserved_port();
@@ -160,7 +166,7 @@ fn nothing_is_lost_with_a_coordinator_or_a_worker() {
 /// Whatever is damaged on one shelf is read from the other.
 #[test]
 fn what_is_damaged_is_read_elsewhere() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected(9);
     // However late a worker comes, it hears that all is done.
     let options = [&SHELVES[..], &["--stay"]].concat();
     until_hit(|| {
@@ -226,7 +232,7 @@ fn begun(options: &[&str]) -> Option<Begun> {
 /// there.
 #[test]
 fn what_a_larger_census_needs_stays_on_its_shelves() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected(9);
     let (room, data) = until_hit(|| {
         let Begun { room, data, mut leader, .. } = begun(&SHELVES)?;
         leader.is_killed().then_some((room, data))
@@ -274,7 +280,7 @@ fn whoever_waits_for_a_shelf_leaves_when_asked_to() {
 /// What nobody has any more is solved again, and so is all of its order.
 #[test]
 fn what_is_lost_is_solved_again() {
-    let expected = census_json(9, &Data::new(), &[]);
+    let expected = expected(9);
     let options = [&SHELVES[..], &["--lease", "2", "--shelf-patience", "2"]].concat();
     let (room, data, leader, address, said) = until_hit(|| {
         let (room, data) = (Room::new(), Data::new());
@@ -337,7 +343,7 @@ fn shelves_are_for_a_coordinator_that_keeps_least() {
     let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--keep", "minimal"]);
     let one = room.worker(&["--coordinator", &address], "one");
     let output = leader.finish();
-    assert_eq!(stdout(&output), census_json(9, &Data::new(), &[]), "{}", stderr(&output));
+    assert_eq!(stdout(&output), expected(9), "{}", stderr(&output));
     assert!(!alarms(&data).contains("alarm 1"), "{}", alarms(&data));
     one.finish();
     // Another census.

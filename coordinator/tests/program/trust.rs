@@ -39,12 +39,15 @@ use trailtrap_worker::{
     supply::kept::{KeptDepot, Mark},
 };
 
-use crate::common::{
-    Data, GIVE_UP, Process,
-    answers::{Answers, solver},
-    by_name, census_json, coordinator, eventually, granted, introduction,
-    lies::{Delivering, Lie, copied},
-    next_work, parts, run, stderr, stdout, worker,
+use crate::{
+    common::{
+        Data, GIVE_UP, Process,
+        answers::{Answers, solver},
+        by_name, census_json, coordinator, eventually, expected, granted, introduction,
+        lies::{Delivering, Lie, copied},
+        next_work, parts, run, stderr, stdout, worker,
+    },
+    protocol::farewell,
 };
 
 type PlainClient = CensusClient<Channel>;
@@ -120,6 +123,13 @@ fn honest(address: &str) -> Process {
     Process::start(worker().args(["--coordinator", address, "--threads", "1"]))
 }
 
+/// An honest worker does what is left to do, and these clients hear that all is done.
+async fn completed(address: &str, clients: &[u64]) {
+    let honest = honest(address).finish();
+    assert!(honest.status.success(), "{}", stderr(&honest));
+    farewell(address, clients).await;
+}
+
 /// Order 7 is done; a client of a coordinator of order 8 holds the lease of the first unit.
 async fn beginning(
     data: &Data,
@@ -142,7 +152,7 @@ fn verify(data: &Data) -> std::process::Output {
 fn ended_well_with_an_alarm(leader: Process, data: &Data, kind: &str) {
     let output = leader.finish();
     assert!(output.status.success());
-    assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
+    assert_eq!(stdout(&output), expected(8));
     let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
     assert!(
         alarms.starts_with(&format!("alarm 1, {kind}, order 8")) && alarms.contains("(open)"),
@@ -191,8 +201,9 @@ fn exported_trust(data: &Data, order: usize) -> Value {
     manifest["orders"][order - 1]["trust"].clone()
 }
 
-/// Another client takes the place of a worker whose lease has run out, and solves its unit.
-async fn taken_over(address: &str) {
+/// Another client takes the place of a worker whose lease has run out, and solves its unit: the
+/// number of that client.
+async fn taken_over(address: &str) -> u64 {
     let answers = Answers::solve(8, PlanOptions::default());
     let mut client = connect(address).await;
     let worker = client.register(introduction("other")).await.unwrap().into_inner().worker;
@@ -203,7 +214,7 @@ async fn taken_over(address: &str) {
         let delivery = answers.delivery(worker, grant.lease, &messages::units(&grant));
         // On a slow machine this lease may run out too.
         if client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner().accepted {
-            return;
+            return worker;
         }
     }
 }
@@ -216,7 +227,7 @@ async fn a_late_result_that_differs_is_judged_and_not_believed() {
     // The lie is not drawn to be tried before it is compared.
     let (leader, address, mut client, worker, grant) =
         beginning(&data, &["--lease", "1", "--sample", "0"]).await;
-    taken_over(&address).await;
+    let other = taken_over(&address).await;
     let delivery = edgeless(worker, &grant, &lie());
     let answer = client.complete(parts(delivery)).await.unwrap_err();
     assert_eq!(answer.code(), Code::InvalidArgument, "{}", answer.message());
@@ -224,9 +235,8 @@ async fn a_late_result_that_differs_is_judged_and_not_believed() {
     let no_more =
         client.lease(wire::LeaseRequest { worker, room: 0, by_name: false }).await.unwrap_err();
     assert_eq!(no_more.code(), Code::FailedPrecondition);
-    let honest = honest(&address);
+    completed(&address, &[other]).await;
     ended_well_with_an_alarm(leader, &data, "disagreement");
-    assert!(honest.finish().status.success());
 }
 
 /// Two workers have come to the same then.
@@ -235,11 +245,11 @@ async fn a_late_result_that_agrees_is_welcome() {
     let data = Data::new();
     let answers = Answers::solve(8, PlanOptions::default());
     let (leader, address, mut client, worker, grant) = beginning(&data, &["--lease", "1"]).await;
-    taken_over(&address).await;
+    let other = taken_over(&address).await;
     let delivery = answers.delivery(worker, grant.lease, &messages::units(&grant));
     assert!(!client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner().accepted);
-    let honest = honest(&address);
-    assert!(leader.finish().status.success() && honest.finish().status.success());
+    completed(&address, &[worker, other]).await;
+    assert!(leader.finish().status.success());
     assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
     let store = Store::open_read_only(&data.path().join("store")).unwrap();
     let confirmed = store.unit(messages::units(&grant)[0]).unwrap().unwrap().confirmed;
@@ -352,10 +362,10 @@ async fn whatever_is_altered_beside_the_records_is_noticed() {
         let again = client.register(introduction(what)).await.unwrap_err();
         assert_eq!(again.code(), Code::FailedPrecondition, "{what}");
     }
-    let honest = honest(&address);
+    completed(&address, &[worker]).await;
     let output = leader.finish();
-    assert!(output.status.success() && honest.finish().status.success());
-    assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
+    assert!(output.status.success());
+    assert_eq!(stdout(&output), expected(8));
     let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
     assert_eq!(alarms.lines().count(), ALTERATIONS.len(), "{alarms}");
     for ((what, _), line) in ALTERATIONS.iter().zip(alarms.lines()) {
@@ -419,7 +429,7 @@ async fn a_unit_that_many_workers_cannot_solve_is_set_aside() {
     let output = leader.finish();
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
     // Perhaps it was the machines: the next start tries again.
-    assert_eq!(census_json(8, &data, &[]), census_json(8, &Data::new(), &[]));
+    assert_eq!(census_json(8, &data, &[]), expected(8));
 }
 
 /// One worker that gives everything back does not end a census, however often it does.
@@ -440,10 +450,10 @@ async fn one_worker_that_fails_again_and_again_ends_nothing() {
             other => panic!("after attempt {attempt}: {other:?}"),
         }
     }
-    let honest = honest(&address);
+    completed(&address, &[worker]).await;
     let output = leader.finish();
-    assert!(output.status.success() && honest.finish().status.success());
-    assert_eq!(stdout(&output), census_json(8, &Data::new(), &[]));
+    assert!(output.status.success());
+    assert_eq!(stdout(&output), expected(8));
 }
 
 /// Nobody can speak for a worker whose number it was not told, and nobody gets the name of a
@@ -473,7 +483,9 @@ async fn workers_are_not_taken_for_others() {
         })
         .await
         .unwrap();
-    assert!(leader.finish().status.success() && honest.finish().status.success());
+    assert!(honest.finish().status.success());
+    farewell(&address, &[worker, other]).await;
+    assert!(leader.finish().status.success());
     assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
 }
 
