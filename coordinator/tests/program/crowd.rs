@@ -132,11 +132,11 @@ fn describe(what: &str, mut times: Vec<Duration>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_workers_come_at_once() {
     // Small parts: enough leases for all.
-    let options = PlanOptions { part_graphs: 24, ..PlanOptions::default() };
+    let options = PlanOptions { part_graphs: 8, ..PlanOptions::default() };
     let answers = Answers::solve(ORDER, options);
     let mut units: Vec<Unit> = answers.units().collect();
     let data = Data::new();
-    let flags = ["--part-graphs", "24", "--message-memory", "1MiB", "--lease", LONG_LEASE];
+    let flags = ["--part-graphs", "8", "--message-memory", "1MiB", "--lease", LONG_LEASE];
     // It stays until the last of them has heard that all is done.
     let flags = [&flags[..], &["--stay"]].concat();
     let (leader, address) = coordinator(ORDER, &data, "127.0.0.1:0", &flags);

@@ -49,10 +49,10 @@ use crate::{
 };
 
 /// Half of the graphs of order 9. Large blocks are among what is made of them, and are read again.
-pub const HALF: [&str; 2] = ["--max-size", "18"];
+const HALF: [&str; 2] = ["--max-size", "18"];
 
 /// What a census of them prints that nothing disturbs, made once in a process.
-pub fn expected_of_half() -> String {
+fn expected_of_half() -> String {
     static MADE: OnceLock<String> = OnceLock::new();
     MADE.get_or_init(|| census_json(9, &Data::new(), &HALF)).clone()
 }
@@ -127,11 +127,10 @@ fn depot() -> (tempfile::TempDir, String) {
 /// The blocks that the coordinator has only by name are the same census, whoever put them there.
 #[test]
 fn a_census_keeps_its_blocks_in_a_depot() {
-    let expected = expected_of_half();
+    let expected = expected(9);
     let (directory, depot) = depot();
     let data = Data::new();
-    let options = [&HALF[..], &["--depot", &depot]].concat();
-    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &["--depot", &depot]);
     // One that sees the depot, and one that does not; neither has memory for what it reads.
     let inside = small_worker(&address, &["--depot", &depot]);
     let outside = small_worker(&address, &[]);
@@ -158,7 +157,7 @@ fn a_census_keeps_its_blocks_in_a_depot() {
     }
     assert!(verified(&data).contains("nothing wrong"));
     // It goes on there without being told, in one process too, and nothing of it is written again.
-    assert_eq!(census_json(9, &data, &HALF), expected);
+    assert_eq!(census_json(9, &data, &[]), expected);
     assert_eq!(blocks(directory.path()), kept);
     flip_all(directory.path());
     let checked = verified(&data);

@@ -928,11 +928,11 @@ fn verify_does_not_say_of_large_graphs_that_nobody_knows_that_they_are_right() {
 fn readers_see_all_of_a_store_that_a_writer_opens() {
     let read = |data: &Data| run(&["export", "table", "orders", "--data", &data.text()]);
     let expected = stdout(&read(&SOUND));
-    for _ in 0..10 {
+    for _ in 0..30 {
         let data = SOUND.copy();
         let text = data.text();
         let writer = Process::start(trailtrap().args(["census", "7", "--data", &text]));
-        for _ in 0..4 {
+        for _ in 0..2 {
             assert_eq!(stdout(&read(&data)), expected);
         }
         assert!(writer.finish().status.success());

@@ -485,6 +485,10 @@ fn order_13_is_begun() {
     let found = parsed(&census_json(13, &data, &["--max-size", "6"]));
     // OEIS A000664.
     assert_eq!(column(&found, 13, "graphs"), [1, 1, 2, 5, 11, 26, 68]);
+    // Labelled ones are the sets of so many of the 78 pairs.
+    let labelled = column(&found, 13, "labelled").into_iter().map(|row| row["graphs"].clone());
+    let sets = ["1", "78", "3003", "76076", "1426425", "21111090", "256851595"];
+    assert!(labelled.eq(sets));
     // As in order 12, where six edges leave no vertex out; four do so in order 8.
     let wins = column(&found, 13, "p1_wins");
     assert_eq!(wins, [0, 1, 0, 1, 2, 4, 11]);

@@ -12,12 +12,9 @@ use serde_json::Value;
 use trailtrap_census::store::Store;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{
-    common::{
-        Data, GIVE_UP, PATIENCE, Process, census_json, coordinator, eventually, expected,
-        heard_coordinator, reserved_port, run, status, stderr, stdout, traffic, until_hit, worker,
-    },
-    depot::{HALF, expected_of_half},
+use crate::common::{
+    Data, GIVE_UP, PATIENCE, Process, census_json, coordinator, eventually, expected,
+    heard_coordinator, reserved_port, run, status, stderr, stdout, traffic, until_hit, worker,
 };
 
 /// A place for shelves.
@@ -81,10 +78,9 @@ fn alarms(data: &Data) -> String {
 /// done nothing is left.
 #[test]
 fn a_census_lies_on_the_shelves_of_its_workers() {
-    let expected = expected_of_half();
+    let expected = expected(9);
     let (room, data) = (Room::new(), Data::new());
-    let options = [&SHELVES[..], &HALF].concat();
-    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &SHELVES);
     let reach = ["--coordinator", &address];
     let inside = ["one", "two"].map(|name| room.worker(&reach, name));
     // It has no shelf: what it solves is sent, and what it reads it has from the others.
@@ -105,8 +101,7 @@ fn a_census_lies_on_the_shelves_of_its_workers() {
     }
     assert!(!alarms(&data).contains("alarm 1"), "{}", alarms(&data));
     // Nothing lies there any more, so anybody goes on.
-    let options = [&HALF[..], &["--keep", "minimal"]].concat();
-    assert_eq!(census_json(9, &data, &options), expected);
+    assert_eq!(census_json(9, &data, &["--keep", "minimal"]), expected);
 }
 
 /// With a door: tokens are shown, and connections encrypted, between workers, too. A coordinator
