@@ -3,9 +3,9 @@
 use std::{error::Error, io, path::PathBuf, sync::atomic::AtomicU64};
 
 use trailtrap_shared::{
-    game::GameName,
+    game::{GameName, Layout},
     graph::degree::DegreeSequence,
-    partition::{BlockError, BlockId, Section},
+    partition::{Block, BlockError, BlockId, BucketTable, Section},
     plan::PlanOptions,
 };
 
@@ -18,6 +18,24 @@ use crate::{
     trust::trial::TrialError,
     watch::Watcher,
 };
+
+/// Keys, outcomes and wins of a unit of so many graphs that blobs are made of the first two, and that
+/// none goes into a log. These have two versions each, by these numbers; no graph is listed.
+pub(crate) fn blocks(
+    layout: Layout,
+    sequence: DegreeSequence,
+    keys: u64,
+    outcomes: u8,
+) -> Vec<Block> {
+    let slots: Vec<u64> = (0..8000).map(|i| 2 * i + keys).collect();
+    let record = |i: usize, record: &mut [u8]| {
+        record.fill(0);
+        record[..2].copy_from_slice(&(i as u16).to_le_bytes());
+        record[2] = outcomes;
+    };
+    let table = BucketTable::new(layout, sequence, 0, 0, slots.into_iter(), record);
+    table.to_blocks(0).into_iter().collect()
+}
 
 /// The texts of an error and of what caused it, as programs print them by `{:#}`.
 fn chain(error: &dyn Error) -> Vec<String> {

@@ -317,6 +317,26 @@ struct AnswerBody {
     _share: Option<CallShare>,
 }
 
+impl AnswerBody {
+    /// The next piece, once it has been made.
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let length = self.rest.len().min(ANSWER_PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+}
+
 impl HttpBody for AnswerBody {
     type Data = Bytes;
     type Error = Status;
@@ -325,20 +345,9 @@ impl HttpBody for AnswerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.rest.is_empty() {
-            let answer = Pin::new(&mut self.body).poll_frame(context);
-            self.taking.note(&answer);
-            match ready!(answer) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => self.rest = data,
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-                },
-                end => return Poll::Ready(end),
-            }
-        }
-        self.taking.note(&Poll::Ready(()));
-        let length = self.rest.len().min(ANSWER_PIECE);
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+        let piece = self.poll_piece(context);
+        self.taking.note(&piece);
+        piece
     }
 
     fn is_end_stream(&self) -> bool {

@@ -320,14 +320,15 @@ impl Bundle {
             }
             count += 1;
         }
-        let text = fs::read_to_string(self.root.join(ALL_TABLES)).context(ALL_TABLES)?;
         let all = all_tables(self.kinds()?);
-        ensure!(text == all, "{ALL_TABLES} is not the document that has all tables");
+        ensure!(
+            self.text(ALL_TABLES)? == all,
+            "{ALL_TABLES} is not the document that has all tables"
+        );
         for sequence in Sequence::ALL {
             for by_size in [false, true] {
                 let name = format!("bfiles/{}", sequence.file_name(by_size));
-                let text =
-                    fs::read_to_string(self.root.join(&name)).with_context(|| name.clone())?;
+                let text = self.text(&name)?;
                 let expected = sequences::b_file(about, class, *sequence, by_size, 1, &results);
                 let terms = |text: &str| {
                     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
@@ -569,8 +570,7 @@ impl Bundle {
             };
             let name = table_file(kind, extension);
             let expected = lines_of(&String::from_utf8(formats::render(table, format)?)?);
-            let text = fs::read_to_string(self.root.join(&name)).with_context(|| name.clone())?;
-            let found = lines_of(&text);
+            let found = lines_of(&self.text(&name)?);
             let differs = |at: &usize| found.get(*at) != expected.get(*at);
             if let Some(at) = (0..found.len().max(expected.len())).find(differs) {
                 let line = |lines: &[String]| match lines.get(at) {
@@ -600,8 +600,7 @@ impl Bundle {
             rows: Vec<BTreeMap<String, serde_json::Value>>,
         }
         let name = format!("tables/{table}.json");
-        let text = fs::read(self.root.join(&name)).with_context(|| name.clone())?;
-        let json: Json = serde_json::from_slice(&text).with_context(|| name.clone())?;
+        let json: Json = serde_json::from_str(&self.text(&name)?).with_context(|| name.clone())?;
         let same = |cell: &serde_json::Value, text: &String| match cell {
             serde_json::Value::Null => text.is_empty(),
             serde_json::Value::String(cell) => cell == text,
@@ -622,7 +621,8 @@ impl Bundle {
 
     /// The first table of `README.md` is the one by order, with its caption and nothing behind it.
     fn shows(&self, by_order: &Table) -> anyhow::Result<()> {
-        let (found, expected) = (self.lines("README.md")?, folded(&formats::markdown(by_order)));
+        let [found, expected] =
+            [self.text("README.md")?, formats::markdown(by_order)].map(|text| folded(&text));
         let first_row = |lines: &[String]| lines.iter().position(|line| line.starts_with('|'));
         let [begin, before] = [&found, &expected].map(|lines| first_row(lines));
         let shown = begin.zip(before).and_then(|(begin, before)| {
@@ -635,10 +635,9 @@ impl Bundle {
         Ok(())
     }
 
-    /// The lines of a text, [`folded`].
-    fn lines(&self, name: &str) -> anyhow::Result<Vec<String>> {
-        let text = fs::read_to_string(self.root.join(name)).with_context(|| name.to_owned())?;
-        Ok(folded(&text))
+    /// What stands in a file.
+    fn text(&self, name: &str) -> anyhow::Result<String> {
+        fs::read_to_string(self.root.join(name)).with_context(|| name.to_owned())
     }
 
     /// Wins add up to graphs and to shares in each row, and rows to orders.

@@ -1117,8 +1117,13 @@ fn rewrite_rows(root: &Path, table: &str, [from, to]: [&str; 2]) {
 }
 
 /// Replaces what the manifest says.
+/// Changes the first of these texts in a file.
+fn replace(path: PathBuf, from: &str, to: &str) {
+    rewrite(path, |text| text.replacen(from, to, 1));
+}
+
 fn rewrite_manifest(root: &Path, from: &str, to: &str) {
-    rewrite(root.join("manifest.json"), |text| text.replacen(from, to, 1));
+    replace(root.join("manifest.json"), from, to);
 }
 
 fn change_manifest(root: &Path, change: impl Fn(&mut Value)) {
@@ -1152,7 +1157,7 @@ fn verify_passes_a_sound_bundle_and_no_altered_file() {
     // One byte, without new checksums.
     let altered = tempfile::tempdir().unwrap();
     copy_directory(sound, altered.path());
-    rewrite(altered.path().join("README.md"), |text| text.replacen("graph", "grapH", 1));
+    replace(altered.path().join("README.md"), "graph", "grapH");
     assert!(faults(altered.path(), "1")["checksums"].contains("README.md was altered"));
     fs::write(altered.path().join("more.txt"), "more").unwrap();
     fs::copy(sound.join("README.md"), altered.path().join("README.md")).unwrap();
@@ -1259,20 +1264,14 @@ const FORGERIES: [Forgery; 34] = [
     },
     Forgery {
         forge: |root| {
-            rewrite(root.join("tables/girth.json"), |text| {
-                text.replacen("{\"order\":", "{\"p1_wins\":0,\"order\":", 1)
-            })
+            replace(root.join("tables/girth.json"), "{\"order\":", "{\"p1_wins\":0,\"order\":")
         },
         check: "tables",
         says: "tables/girth.json and tables/girth.csv differ",
     },
     // What a column means.
     Forgery {
-        forge: |root| {
-            rewrite(root.join("tables/orders.json"), |text| {
-                text.replacen("connected graphs", "all graphs", 1)
-            })
-        },
+        forge: |root| replace(root.join("tables/orders.json"), "connected graphs", "all graphs"),
         check: "tables",
         says: "tables/orders.json and tables/orders.csv differ",
     },
@@ -1334,9 +1333,7 @@ const FORGERIES: [Forgery; 34] = [
     },
     // What people read and what they copy into a paper, of rows that all else says otherwise.
     Forgery {
-        forge: |root| {
-            rewrite(root.join("tables/orders.md"), |text| text.replacen("156", "157", 1))
-        },
+        forge: |root| replace(root.join("tables/orders.md"), "156", "157"),
         check: "tables",
         says: "tables/orders.md and tables/orders.csv differ",
     },
@@ -1351,9 +1348,7 @@ const FORGERIES: [Forgery; 34] = [
         says: "tables/girth.tex and tables/girth.csv differ",
     },
     Forgery {
-        forge: |root| {
-            rewrite(root.join("tables/odd-degrees.md"), |text| text.replacen("| 6 ", "| 7 ", 1));
-        },
+        forge: |root| replace(root.join("tables/odd-degrees.md"), "| 6 ", "| 7 "),
         check: "shards",
         says: "tables/odd-degrees.md and tables/odd-degrees.csv differ",
     },
@@ -1368,7 +1363,7 @@ const FORGERIES: [Forgery; 34] = [
         says: "tables/orders.tex and tables/orders.csv differ",
     },
     Forgery {
-        forge: |root| rewrite(root.join("README.md"), |text| text.replacen("156", "157", 1)),
+        forge: |root| replace(root.join("README.md"), "156", "157"),
         check: "tables",
         says: "the first table of README.md is not that of tables/orders.csv",
     },
@@ -1393,9 +1388,7 @@ const FORGERIES: [Forgery; 34] = [
         says: "tables/orders.md and tables/orders.csv differ",
     },
     Forgery {
-        forge: |root| {
-            rewrite(root.join("tables/orders.md"), |text| text.replacen("112 |", "112 \\|", 1));
-        },
+        forge: |root| replace(root.join("tables/orders.md"), "112 |", "112 \\|"),
         check: "tables",
         says: "tables/orders.md and tables/orders.csv differ",
     },
@@ -1409,7 +1402,7 @@ const FORGERIES: [Forgery; 34] = [
         says: "tables/orders.tex and tables/orders.csv differ",
     },
     Forgery {
-        forge: |root| rewrite(root.join("tables/all.tex"), |text| text.replacen("orders", "o", 1)),
+        forge: |root| replace(root.join("tables/all.tex"), "orders", "o"),
         check: "tables",
         says: "tables/all.tex is not the document that has all tables",
     },

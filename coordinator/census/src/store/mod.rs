@@ -1604,11 +1604,13 @@ mod tests {
     use trailtrap_shared::{
         count::summary::Summary,
         game::{Game, TrailTrap},
-        partition::BucketTable,
     };
 
     use super::*;
-    use crate::records::{Author, delivery};
+    use crate::{
+        records::{Author, delivery},
+        tests::blocks,
+    };
 
     /// Whoever opens a store to look on lists its tables, and is told of units in its logs a moment
     /// later, whose blocks may have come in between.
@@ -1618,14 +1620,7 @@ mod tests {
         let path = directory.path().join("store");
         let store = Store::open(&path, None, None).unwrap();
         let (unit, sequence) = (Unit { order: 9, shard: 0, part: 0 }, DegreeSequence::new([4; 9]));
-        // So many that they do not go into a log.
-        let slots = Vec::from_iter((0..8000).map(|i| 2 * i)).into_iter();
-        let record = |i: usize, record: &mut [u8]| {
-            record.fill(0);
-            record[..2].copy_from_slice(&(i as u16).to_le_bytes());
-        };
-        let table = BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots, record);
-        let blocks = Vec::from_iter(table.to_blocks(0));
+        let blocks = blocks(TrailTrap::LAYOUT, sequence, 0, 0);
         assert!(blocks.iter().map(|block| block.bytes().len()).sum::<usize>() >= LOGGED_BYTES);
         let readers = [(); 2].map(|()| Store::open_read_only(&path).unwrap());
         assert!(!readers[0].has(&blocks[0].id).unwrap());

@@ -433,7 +433,7 @@ mod tests {
     use trailtrap_shared::{
         class::Class,
         count::ahead::Share,
-        game::{Game, GameName, Layout, TrailTrap},
+        game::{Game, GameName, TrailTrap},
         graph::degree::DegreeSequence,
         partition::BucketTable,
         plan::PlanOptions,
@@ -443,24 +443,10 @@ mod tests {
     use crate::{
         records::{Author, ahead::Ahead, delivery},
         store::{ahead_key, masses_key},
-        tests::Silent,
+        tests::{Silent, blocks},
     };
 
     const ORDER: usize = 9;
-
-    /// Keys, outcomes and wins of a unit of so many graphs that blobs are made of the first two. These
-    /// have two versions each, by these numbers; no graph is listed.
-    fn blocks(layout: Layout, sequence: DegreeSequence, keys: u64, outcomes: u8) -> Vec<Block> {
-        let slots: Vec<u64> = (0..8000).map(|i| 2 * i + keys).collect();
-        let record = |i: usize, record: &mut [u8]| {
-            record.fill(0);
-            record[..2].copy_from_slice(&(i as u16).to_le_bytes());
-            record[2] = outcomes;
-        };
-        let slots = slots.into_iter();
-        let table = BucketTable::new(layout, sequence, 0, 0, slots, record);
-        table.to_blocks(0).into_iter().collect()
-    }
 
     /// A block that was written twice stands in the files in both versions. The one is taken whose
     /// content the record of its unit names, be it the earlier one, and of another block the later;
