@@ -22,7 +22,7 @@ use trailtrap_worker::{
     memory::counted_bytes,
     process::{
         self, arenas, environment,
-        limits::{self, LEAST_BUDGET, Size},
+        limits::{self, LEAST_BUDGET, SOLVING_EACH, Size},
         log,
         signals::{self, Signals},
     },
@@ -135,6 +135,7 @@ fn deadline(until: Option<u64>) -> Option<Instant> {
 }
 
 fn run(arguments: WorkerArguments, asked_to_stop: CancellationToken) -> anyhow::Result<RunEnd> {
+    limits::check_threads(SOLVING_EACH)?;
     let runtime = Runtime::new()?;
     let ended = work(arguments, asked_to_stop, &runtime);
     // However it ended: a call to a file system that hangs would be waited for otherwise.

@@ -61,6 +61,8 @@ const DRAWN_ORDER: usize = 7;
 /// A directory that is being filled, and the digests of its files.
 struct Filling<'a> {
     root: PathBuf,
+    /// Where it will be, by which errors name it.
+    place: &'a Path,
     watcher: &'a dyn Watcher,
     sums: BTreeMap<String, String>,
 }
@@ -97,16 +99,19 @@ impl Filling<'_> {
             return Err(ExportError::Stopped);
         }
         let path = self.root.join(name);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)
-                .map_err(|source| ExportError::Target { path: parent.to_owned(), source })?;
-        }
+        let target = |source| ExportError::Target { path: self.place.join(name), source };
+        fs::create_dir_all(directory_of(&path)).map_err(target)?;
         let mut sum = None;
-        output::write_file(&path, |out| {
+        let written = output::write_file(&path, |out| {
             let mut hashing = Hashing { out, sha256: Sha256::new() };
             write(&mut hashing)?;
             sum = Some(hex::encode(hashing.sha256.finalize()));
             Ok(())
+        });
+        written.map_err(|error| match error {
+            // Its own words name a directory of which nobody has heard.
+            ExportError::Target { source, .. } => target(source.kind().into()),
+            other => other,
         })?;
         self.sums.insert(name.to_owned(), sum.unwrap_or_default());
         Ok(())
@@ -137,10 +142,10 @@ pub fn bundle(
     fs::metadata(parent).map_err(target)?;
     // Goes with everything in it, unless it is moved to its place.
     let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
-    // Its own words name a directory of which nobody has heard.
+    // Here, too.
     let beside = beside.map_err(|error| target(error.kind().into()))?;
-    let (root, sums) = (beside.path().join("bundle"), BTreeMap::new());
-    let mut filling = Filling { root, watcher, sums };
+    let root = beside.path().join("bundle");
+    let mut filling = Filling { root, place: directory, watcher, sums: BTreeMap::new() };
     fs::create_dir(&filling.root).map_err(target)?;
 
     put_tables(&mut filling, archive, last)?;

@@ -47,7 +47,8 @@ impl OutputFile {
         self.output.as_deref().filter(|path| *path != Path::new("-"))
     }
 
-    /// Writes what `fill` writes. A reader of standard output that wants no more is no error.
+    /// Writes what `fill` writes, which begins with its work when the file can be written. A reader
+    /// of standard output that wants no more is no error.
     fn write(
         &self,
         fill: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
@@ -392,8 +393,9 @@ impl TableCommand {
             }
             (None, _) => TableFormat::Markdown,
         };
-        let bytes = render(&tables::build(archive, self.kind, orders)?, format)?;
-        self.output.write(|out| Ok(out.write_all(&bytes)?))
+        self.output.write(|out| {
+            Ok(out.write_all(&render(&tables::build(archive, self.kind, orders)?, format)?)?)
+        })
     }
 }
 
@@ -408,13 +410,11 @@ impl ShardsCommand {
         let status = archive.status(self.order)?;
         let is_told = self.unfinished || !status.is_complete();
         let status = is_told.then_some(status);
-        let bytes = shards::parquet(
-            archive.game().about(),
-            archive.class(),
-            &archive.shards(self.order)?,
-            status,
-        )?;
-        self.output.write(|out| Ok(out.write_all(&bytes)?))
+        let (about, class) = (archive.game().about(), archive.class());
+        self.output.write(|out| {
+            let bytes = shards::parquet(about, class, &archive.shards(self.order)?, status)?;
+            Ok(out.write_all(&bytes)?)
+        })
     }
 }
 
@@ -464,10 +464,12 @@ impl GraphsCommand {
                 "trailtrap: order {order} {status}; graphs may be missing from this list"
             ));
         }
-        let list = GraphList::read(archive, order, &Filter::from(&self.filter), &Terminal)?;
-        self.output.write(|out| match self.output.path().is_some_and(is_gzip) {
-            true => list.write_gzip(out),
-            false => list.write(out),
+        self.output.write(|out| {
+            let list = GraphList::read(archive, order, &Filter::from(&self.filter), &Terminal)?;
+            match self.output.path().is_some_and(is_gzip) {
+                true => list.write_gzip(out),
+                false => list.write(out),
+            }
         })
     }
 }
@@ -503,8 +505,7 @@ impl PictureOutput {
             (None, Some(path)) => PictureFormat::of(path)
                 .ok_or_else(|| ExportError::PictureFormat(path.to_owned()))?,
         };
-        let bytes = draw()?.render(format);
-        self.output.write(|out| Ok(out.write_all(&bytes)?))
+        self.output.write(|out| Ok(out.write_all(&draw()?.render(format))?))
     }
 }
 

@@ -25,7 +25,11 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use trailtrap_worker::process::{arenas, environment, limits, log, signals};
+use trailtrap_worker::process::{
+    arenas, environment,
+    limits::{self, COMPUTING_EACH, SOLVING_EACH},
+    log, signals,
+};
 
 use self::{
     alarms::AlarmsCommand, census::CensusCommand, coordinator::CoordinatorCommand,
@@ -79,6 +83,30 @@ enum Command {
     Export(ExportCommand),
 }
 
+impl Command {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        limits::check_threads(match self {
+            Command::Census(_) | Command::Coordinator(_) | Command::Rehearse(_) => SOLVING_EACH,
+            _ => COMPUTING_EACH,
+        })?;
+        match self {
+            Command::Plan(command) => command.run(),
+            Command::Rehearse(command) => command.run(),
+            Command::Census(command) => command.run(),
+            Command::Coordinator(command) => command.run(),
+            Command::Secrets(command) => command.run(),
+            Command::Status(command) => command.run(),
+            Command::Alarms(command) => command.run(),
+            Command::Salvage(command) => command.run(),
+            Command::Solve(command) => command.run(),
+            Command::Sample(command) => command.run(),
+            Command::Lookup(command) => command.run(),
+            Command::Verify(command) => command.run(),
+            Command::Export(command) => command.run(),
+        }
+    }
+}
+
 /// What the program does.
 pub fn main() -> ExitCode {
     arenas::bound();
@@ -91,22 +119,7 @@ pub fn main() -> ExitCode {
     signals::abort_on_panic();
     limits::outlive_file_limit();
     limits::raise_open_files();
-    let result = match arguments.command {
-        Command::Plan(command) => command.run(),
-        Command::Rehearse(command) => command.run(),
-        Command::Census(command) => command.run(),
-        Command::Coordinator(command) => command.run(),
-        Command::Secrets(command) => command.run(),
-        Command::Status(command) => command.run(),
-        Command::Alarms(command) => command.run(),
-        Command::Salvage(command) => command.run(),
-        Command::Solve(command) => command.run(),
-        Command::Sample(command) => command.run(),
-        Command::Lookup(command) => command.run(),
-        Command::Verify(command) => command.run(),
-        Command::Export(command) => command.run(),
-    };
-    result.unwrap_or_else(|error| {
+    arguments.command.run().unwrap_or_else(|error| {
         log::say(&format!("trailtrap: {}", log::explained(&error)));
         ExitCode::FAILURE
     })

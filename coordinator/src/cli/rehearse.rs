@@ -121,6 +121,12 @@ impl RehearseCommand {
             "--losses {} leaves too little: {MOST_LOSSES} at most",
             self.losses
         );
+        // Goes with everything in it.
+        let directory = tempfile::Builder::new().prefix("trailtrap-rehearsal-").tempdir();
+        let directory = directory.context(
+            "a rehearsal has its store in the directory for temporary files; set TMPDIR to one that \
+             is there and has room",
+        )?;
         let (question, forecast) = self.machines.forecast(self.game, goal)?;
         let speed =
             self.speed.unwrap_or_else(|| (forecast.simulated.wall_seconds / USUAL).max(1.0));
@@ -130,8 +136,10 @@ impl RehearseCommand {
         let (lease, losses) = (self.lease, self.losses);
         let rehearsal = Rehearsal { question, forecast, speed, lease, losses };
         let (total, done) = (rehearsal.pairs().iter().sum(), AtomicU64::new(0));
-        let rehearsed = terminal::watched(&what, total, &done, || rehearsal.run(&stop, &done))
-            .context("the rehearsal has failed")?;
+        let rehearsed = terminal::watched(&what, total, &done, || {
+            rehearsal.run(directory.path(), &stop, &done)
+        });
+        let rehearsed = rehearsed.context("the rehearsal has failed")?;
         let Some(rehearsed) = rehearsed else {
             log::say("trailtrap: stopped; nothing is kept of a rehearsal");
             return Ok(ExitCode::from(EXIT_STOPPED));

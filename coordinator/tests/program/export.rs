@@ -536,6 +536,25 @@ fn signalled(directory: &Path, starter: &[&str], signal: &str) -> (Output, bool)
     (process.finish(), is_in_time)
 }
 
+/// What cannot be written is said by the name that it would have.
+#[test]
+fn a_bundle_without_room_names_its_own_place() {
+    let (data, place) = (Data::new(), tempfile::tempdir().unwrap());
+    census_json(5, &data, &[]);
+    let program = env!("CARGO_BIN_EXE_trailtrap");
+    let bundle = place.path().join("bundle");
+    let export = ["export", "bundle", bundle.to_str().unwrap(), "--data", &data.text()];
+    // No file may have more than a few kilobytes, as on a disk that is nearly full.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 8 && exec \"$@\"", "sh", program]).args(export);
+    let output = command.output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("cannot write {}/", bundle.display())), "{said}");
+    assert!(!said.contains(".trailtrap-"), "{said}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "nothing stays of it");
+}
+
 /// That of a person, and that of a terminal that is closed.
 #[test]
 fn a_signal_leaves_nothing_of_a_bundle() {

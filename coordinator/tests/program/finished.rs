@@ -7,6 +7,7 @@ use std::{
     fs,
     io::Read,
     ops::RangeBounds,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Output, Stdio},
     sync::{Arc, LazyLock},
@@ -41,7 +42,7 @@ use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
 
 use crate::common::{
     Data, Process, add_up, by_name, census_json, copy_directory, failures_of, put_record,
-    resealed, rewrite, run, run_with_input, stderr, stdout, take_apart, trailtrap,
+    resealed, rewrite, run, run_with_input, stderr, stdout, take_apart, trailtrap, worker,
 };
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
@@ -315,6 +316,38 @@ fn few_descriptors_suffice_and_too_few_are_no_wrong_result() {
         }
     }
     assert!(complete > 0);
+}
+
+/// Where the system refuses threads, the libraries that take them would end the process without a
+/// word.
+#[test]
+fn who_has_too_few_threads_is_told() {
+    // The system refuses the superuser none, so that another one runs a copy that all may run.
+    let place = tempfile::tempdir().unwrap();
+    let all_may = || fs::Permissions::from_mode(0o755);
+    fs::set_permissions(place.path(), all_may()).unwrap();
+    for program in [trailtrap(), worker()] {
+        let copy = place.path().join(Path::new(program.get_program()).file_name().unwrap());
+        fs::copy(program.get_program(), &copy).unwrap();
+        fs::set_permissions(&copy, all_may()).unwrap();
+    }
+    let said = |line: &str| {
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", &format!("ulimit -u 0 && exec ./{line}")]).current_dir(place.path());
+        if rustix::process::geteuid().is_root() {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}: {}", stderr(&output));
+        stderr(&output)
+    };
+    for command in ["solve Dhc", "plan 5", "verify 5", "census 5", "status"] {
+        let said = said(&format!("trailtrap {command}"));
+        assert!(said.contains("have 0 of ") && said.contains("ulimit -u"), "{command}: {said}");
+    }
+    let said = said("trailtrap-worker --coordinator 127.0.0.1:1");
+    assert!(said.contains("have 0 of ") && said.contains("ulimit -u"), "{said}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "nothing is begun");
 }
 
 /// Runs `verify` on order 7 and gives what failed.

@@ -116,6 +116,11 @@ fn what_cannot_be_rehearsed_is_said() {
     fails(&["14", "--nodes", "2"], 1, "beyond this program");
     fails(&["7", "--nodes", "2", "--losses", "0.9"], 1, "0.5 at most");
     fails(&["7", "--nodes", "2", "--speed", "0"], 2, "a speed");
+    let scratch = tempfile::tempdir().unwrap();
+    let output = rehearse(&scratch.path().join("none"), &["7"]).output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()));
+    let said = stderr(&output);
+    assert!(said.contains("TMPDIR") && !said.contains("calibrating"), "nothing is begun: {said}");
 }
 
 /// A store of a rehearsal that was left, in whatever place: every command says what it is, and

@@ -4,9 +4,11 @@ use std::{
     fs,
     path::{Path, PathBuf},
     str::FromStr,
+    thread,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Threads that may run at once: respects CPU affinity, cgroup quotas, and what a batch system has
@@ -34,6 +36,45 @@ pub fn raise_open_files() -> Option<u64> {
         Ok(()) => raised.current,
         Err(_) => limit.current,
     }
+}
+
+/// Threads of a program for each processor, at most: of one that computes, and waits for files, …
+pub const COMPUTING_EACH: usize = 2;
+/// … and of one that solves units, reads ahead, serves, and waits for files.
+pub const SOLVING_EACH: usize = 4;
+/// How many threads a program has beside these, at most.
+const OTHER_THREADS: usize = 16;
+
+/// The system does not let this process have the threads that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the system lets this process have {had} of {wanted} threads: raise the limit (`ulimit -u`, or \
+     that of the container or the job), or let it have fewer processors (`taskset -c 0`), for each \
+     of which it takes {each}"
+)]
+pub struct FewThreads {
+    had: usize,
+    wanted: usize,
+    each: usize,
+}
+
+/// Begins as many threads as a program that has so many for each processor, and ends them:
+/// libraries end the process, without a word of the cause, where the system refuses them one.
+///
+/// # Errors
+/// [`FewThreads`] if there are fewer to be had.
+pub fn check_threads(each: usize) -> Result<(), FewThreads> {
+    let wanted = each * threads() + OTHER_THREADS;
+    let gate = Mutex::new(());
+    let had = thread::scope(|scope| {
+        let all_begun = gate.lock();
+        let wait = || drop(gate.lock());
+        let begin = |_: &usize| thread::Builder::new().spawn_scoped(scope, wait).is_ok();
+        let had = (0..wanted).take_while(begin).count();
+        drop(all_begun);
+        had
+    });
+    if had < wanted { Err(FewThreads { had, wanted, each }) } else { Ok(()) }
 }
 
 /// A file that may not grow any more is an error for whoever writes it from now on, and does not end

@@ -181,10 +181,12 @@ impl Wreck {
             Ok(Some(format)) => check_format(&format, None, None),
             // Without it, plans tell whose they are.
             _ => {
-                let first = self.order(1).ok().flatten();
+                let mut orders = 1..=self.last_order();
+                let first = orders.find_map(|order| Some((order, self.order(order).ok()??)));
                 let is_of = |(game, class): &(GameName, Class)| {
                     let layout = game.layout().on(*class);
-                    first.as_ref().is_some_and(|first| plan(layout, 1, first).is_ok())
+                    let first = first.as_ref();
+                    first.is_some_and(|(order, first)| plan(layout, *order, first).is_ok())
                 };
                 let mut all =
                     Class::every().flat_map(|class| GameName::ALL.map(|game| (game, class)));
@@ -609,7 +611,11 @@ impl Blobs {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
-    use trailtrap_shared::{count::summary::Summary, graph::degree::DegreeSequence};
+    use trailtrap_shared::{
+        count::summary::Summary,
+        graph::degree::DegreeSequence,
+        plan::{Plan, PlanOptions},
+    };
 
     use super::*;
     use crate::{
@@ -676,6 +682,27 @@ mod tests {
         let in_tables: UnitRecord = decode(b"unit", &in_tables[&unit_key(unit)]).unwrap();
         assert_eq!(in_tables, earlier);
         assert_eq!(wreck.unit(unit).unwrap(), Some(later));
+    }
+
+    /// Without the record that says it, each order that is still known tells what it is a census of.
+    #[test]
+    fn any_order_tells_game_and_class() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, room) = ["store", "room"].map(|name| directory.path().join(name)).into();
+        let of = (GameName::EdgeGeography, Class::Planar);
+        let store = Store::open(&path, Some(of.0), Some(of.1)).unwrap();
+        for order in 1..=6 {
+            let plan = Plan::new(store.layout(), order, PlanOptions::default());
+            store.put_order(order, &OrderRecord::begun(&plan)).unwrap();
+        }
+        drop(store);
+        let mut wreck = Wreck::open(&path, &room, &Silent).unwrap();
+        wreck.records.remove(FORMAT).unwrap();
+        for order in 1..=6 {
+            assert_eq!(wreck.find_game().unwrap(), of, "from order {order} on");
+            wreck.records.remove(&order_key(order)[..]).unwrap();
+        }
+        assert_eq!(wreck.find_game().unwrap(), Default::default(), "nothing tells");
     }
 
     /// The numbers of those writes of [`store_with_log`] that are lost.
