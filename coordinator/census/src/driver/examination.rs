@@ -33,17 +33,18 @@ use crate::{
     trust::trial::{Odds, Trial, TrialError},
 };
 
-/// The units that alarms doubt and that have not been solved again since.
+/// The units that alarms doubt and that have not been solved again since. What a run before was to
+/// find out, and did not, is found out first.
 pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     let mut doubted = Vec::new();
-    for (_, alarm) in store.alarms()? {
-        let mut units = alarm.doubted.clone();
+    for (number, mut alarm) in store.alarms()? {
         if alarm.is_untraced() {
             let suspect = |worker| Suspect { worker, pending: Vec::new() };
             let blamed = alarm.blamed.iter().cloned();
-            units.extend(trace(store, blamed.map(suspect).collect())?);
+            alarm.trace(trace(store, blamed.map(suspect).collect())?);
+            store.put_alarm(number, &alarm)?;
         }
-        for unit in units {
+        for &unit in &alarm.doubted {
             if store.is_doubted(unit, &alarm)? {
                 doubted.push(unit);
             }
@@ -569,13 +570,20 @@ mod tests {
         class::Class,
         count::{ahead::Share, digest::Digest, statistics::Cell},
         game::GameName,
+        graph::degree::DegreeSequence,
         partition::{BucketTable, Checksum},
         plan::{Goal, PlanOptions},
     };
     use trailtrap_worker::link::memory;
 
     use super::*;
-    use crate::{driver::CensusOptions, records::OrderRecord};
+    use crate::{
+        driver::CensusOptions,
+        records::{
+            OrderRecord,
+            alarm::{Alarm, AlarmKind},
+        },
+    };
 
     /// The first order whose graphs nauty does not list, so that others may count them.
     const ORDER: usize = ENUMERATED_ORDER + 1;
@@ -724,5 +732,45 @@ mod tests {
         assert_ne!(drawn(lacking, 0), before);
         assert_eq!(drawn(lacking, 0).len(), tried);
         census.close().unwrap();
+    }
+
+    /// What a run was to find out is found out by the next one, whether the alarm has been settled
+    /// meanwhile or not, and once.
+    #[test]
+    fn what_was_not_traced_is_traced_when_a_run_begins() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("store"), None, None).unwrap();
+        let unit = |order: u8, shard: u32| Unit { order, shard, part: 0 };
+        let solve = |unit: Unit, name: &str, instance: u64| {
+            let sequence = DegreeSequence::new([0; 7]);
+            let (worker, summary) = (Author::new(name, "portable"), Summary::default());
+            let solved = delivery(unit, sequence, Vec::new(), summary, Duration::ZERO, worker);
+            let record = UnitRecord { instance, ..solved.record };
+            let solved = Delivery::of_statement(unit, sequence, record);
+            store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
+        };
+        let run = 5 << 32;
+        solve(unit(7, 0), "Ann", run + 1);
+        solve(unit(7, 1), "Bob", run + 2);
+        solve(unit(9, 0), "Ann", run + 3);
+        for settled in [None, Some("Ann is gone".to_owned())] {
+            let (sequence, text) = (DegreeSequence::new([0; 9]), String::new());
+            let alarm = Alarm {
+                blamed: vec![Author::new("Ann", "portable")],
+                last_instance: run | u64::from(u32::MAX),
+                settled,
+                ..Alarm::at(0, AlarmKind::Trial, unit(9, 0), &sequence, text)
+            };
+            store.put_alarm(1, &alarm).unwrap();
+            let pending = || store.pending(&store.alarms().unwrap()).unwrap();
+            assert_eq!(pending(), Some((1, 1)), "it may be anything");
+            assert_eq!(doubted(&store).unwrap(), [unit(7, 0), unit(9, 0)]);
+            assert!(!store.alarms().unwrap()[0].1.is_untraced());
+            assert_eq!(pending(), Some((7, 1)));
+        }
+        // What Ann does in a later run is not doubted.
+        solve(unit(7, 0), "Ann", (6 << 32) + 1);
+        assert_eq!(doubted(&store).unwrap(), [unit(9, 0)]);
+        assert_eq!(store.pending(&store.alarms().unwrap()).unwrap(), Some((9, 1)));
     }
 }

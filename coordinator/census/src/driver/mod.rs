@@ -300,12 +300,9 @@ impl Census {
         // who have read it.
         let edition = store.edition()? + 1;
         store.put_edition(edition)?;
-        let start = Start {
-            epoch,
-            edition,
-            alarms: store.alarms()?.into_iter().collect(),
-            doubted: examination::doubted(&store)?,
-        };
+        let doubted = examination::doubted(&store)?;
+        let alarms = store.alarms()?.into_iter().collect();
+        let start = Start { epoch, edition, alarms, doubted };
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let settings = Settings {
             target: options.goal.order,

@@ -86,10 +86,19 @@ impl Alarm {
     }
 
     /// Whether it is not known yet what those whom it blames have done since a result of theirs was
-    /// last confirmed: the run that was to find it out ended before.
+    /// last confirmed: the run that was to find it out ended before. That it is settled says nothing
+    /// of that.
     pub fn is_untraced(&self) -> bool {
-        let is_unknown = self.last_instance as u32 == u32::MAX;
-        is_unknown && !self.blamed.is_empty() && self.settled.is_none()
+        self.last_instance as u32 == u32::MAX && !self.blamed.is_empty()
+    }
+
+    /// What an untraced alarm doubts has been found out.
+    pub fn trace(&mut self, units: impl IntoIterator<Item = Unit>) {
+        self.doubted.extend(units);
+        self.doubted.sort_unstable();
+        self.doubted.dedup();
+        // No run has so many leases that one of them has the number that is left out.
+        self.last_instance -= 1;
     }
 
     /// Whether two results differ, and it is not known which is wrong: it could not be told, or the
@@ -101,10 +110,11 @@ impl Alarm {
             && self.quarantined.len() > 1
     }
 
-    /// Whether it is about an order, or about one that it was computed from.
+    /// Whether it is about an order, or about one that it was computed from; or may be, as far as is
+    /// known.
     pub fn concerns(&self, order: usize) -> bool {
         let units = [&self.unit].into_iter().chain(&self.doubted);
-        units.map(|unit| usize::from(unit.order)).any(|known| known <= order)
+        self.is_untraced() || units.map(|unit| usize::from(unit.order)).any(|known| known <= order)
     }
 
     /// Whether it is about such an order, and nobody has looked into it yet.
@@ -158,5 +168,16 @@ mod tests {
         assert_eq!(concerned(&alarm), Some(9));
         alarm.doubted = vec![unit(9), unit(7), unit(10)];
         assert_eq!(concerned(&alarm), Some(7));
+        alarm.blamed = vec![Author::new("Ann", "portable")];
+        assert_eq!(concerned(&alarm), Some(7));
+        // Whatever Ann has done is not known yet, and settling it does not make it known.
+        alarm.last_instance = 5 << 32 | u64::from(u32::MAX);
+        alarm.settled = Some("Ann is gone".to_owned());
+        assert!(alarm.is_untraced());
+        assert_eq!(concerned(&alarm), Some(1));
+        alarm.trace([unit(8), unit(7)]);
+        assert!(!alarm.is_untraced());
+        assert_eq!(concerned(&alarm), Some(7));
+        assert_eq!(alarm.doubted, [7, 8, 9, 10].map(unit));
     }
 }

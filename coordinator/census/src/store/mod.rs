@@ -996,7 +996,8 @@ impl Store {
     }
 
     /// The lowest order with units that one of these alarms, settled or not, doubts, and that have
-    /// not been solved again since; and the number of that alarm.
+    /// not been solved again since; and the number of that alarm. As long as it is not known what an
+    /// alarm doubts, that may be order 1.
     ///
     /// # Errors
     ///
@@ -1004,6 +1005,9 @@ impl Store {
     pub fn pending(&self, alarms: &[(u32, Alarm)]) -> Result<Option<(usize, u32)>, StoreError> {
         let mut pending: Option<(usize, u32)> = None;
         for (number, alarm) in alarms {
+            if alarm.is_untraced() {
+                return Ok(Some((1, *number)));
+            }
             for &unit in &alarm.doubted {
                 let found = (usize::from(unit.order), *number);
                 if pending.is_none_or(|least| found < least) && self.is_doubted(unit, alarm)? {
