@@ -3,7 +3,7 @@
 //! A block is a file with its checksum as its name. When it was last used is when it was last
 //! modified, so that processes which share a directory, one after the other or at the same time,
 //! agree on what is old. Nothing here is precious: a file that is damaged, gone or cannot be
-//! written is a block that has to be fetched.
+//! written is a block that has to be fetched. So a cache lies nowhere where a census keeps its blocks.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::{
     process::{open, replace::Replacement},
-    supply::{backoff::Rest, files::object_name},
+    supply::{backoff::Rest, files::object_name, kept::marks, shelf},
 };
 
 /// The directory cannot hold a cache.
@@ -60,7 +60,7 @@ impl DiskCache {
     /// directory, and removes the oldest blocks if there are too many.
     ///
     /// # Errors
-    /// If the directory cannot be made or listed.
+    /// If the directory cannot be made or listed, or a census keeps its blocks there.
     pub fn open(directory: &Path, budget_bytes: u64) -> Result<Self, DiskError> {
         let error = |source| DiskError { path: directory.to_owned(), source };
         open::make_directory(directory).map_err(error)?;
@@ -101,7 +101,9 @@ impl DiskCache {
                     error,
                     "a block on disk is damaged; it is removed and fetched again"
                 );
-                let _ = fs::remove_file(&path);
+                if self.check_own().is_ok() {
+                    let _ = fs::remove_file(&path);
+                }
                 None
             }
         }
@@ -112,14 +114,16 @@ impl DiskCache {
     pub fn put(&self, block: &Block) {
         let BlockName { checksum, length } = block.name();
         let path = self.path(&checksum);
-        if self.rest.lasts() || path.exists() || !self.make_room(length) {
+        if self.rest.lasts() || path.exists() {
             return;
         }
-        let written = path
-            .parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| Replacement::of(&path).fleeting().write(block.bytes()));
-        if let Err(error) = written
+        let write = || {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            Replacement::of(&path).fleeting().write(block.bytes())
+        };
+        let kept =
+            self.make_room(length).and_then(|is_made| if is_made { write() } else { Ok(()) });
+        if let Err(error) = kept
             && self.rest.begin()
         {
             tracing::warn!(
@@ -130,25 +134,40 @@ impl DiskCache {
         }
     }
 
-    /// Whether there is room for so many bytes, after dropping what is old.
-    fn make_room(&self, length: u64) -> bool {
+    /// Whether there is room for so many bytes, after dropping what is old; not if they are too many
+    /// for this cache.
+    fn make_room(&self, length: u64) -> io::Result<bool> {
         let mut ledger = self.ledger.lock();
-        let Some(limit) = self.budget_bytes.checked_sub(length) else { return false };
+        let Some(limit) = self.budget_bytes.checked_sub(length) else { return Ok(false) };
         if ledger.bytes > limit || ledger.since > self.budget_bytes / LOOK {
-            let Ok(bytes) = self.trim(limit) else { return false };
+            let bytes = self.trim(limit)?;
             *ledger = Ledger { bytes, since: 0 };
         }
         if ledger.bytes > limit {
-            return false;
+            return Err(io::Error::other("it is full of files that cannot be removed"));
         }
         ledger.bytes += length;
         ledger.since += length;
-        true
+        Ok(true)
+    }
+
+    /// What is a cache here may be somebody's only copy where a census keeps its blocks, which have the
+    /// same names.
+    fn check_own(&self) -> io::Result<()> {
+        let is_own = marks(&self.directory)?.is_empty()
+            && !self.directory.join(shelf::NUMBER_FILE).exists();
+        match is_own {
+            true => Ok(()),
+            false => Err(io::Error::other(
+                "a census keeps its blocks there; give the cache a directory of its own",
+            )),
+        }
     }
 
     /// If the files here have more than `limit` bytes, removes the oldest until they have at most
     /// 7/8 of that. Returns the bytes that remain.
     fn trim(&self, limit: u64) -> io::Result<u64> {
+        self.check_own()?;
         let mut files = self.files()?;
         let mut bytes = files.iter().map(|file| file.length).sum();
         if bytes > limit {
@@ -300,6 +319,32 @@ mod tests {
         DiskCache::open(directory.path(), 0).unwrap();
         assert!(theirs.iter().all(|path| path.exists()));
         assert!(!place.exists() && !cut_short.exists());
+    }
+
+    /// Their files have the same names, and no other copy.
+    #[test]
+    fn what_a_census_keeps_is_not_trimmed() {
+        let place = tempfile::tempdir().unwrap();
+        let cache = DiskCache::open(place.path(), 1 << 20).unwrap();
+        cache.put(&block(0));
+        let [mark, number] = ["census-0123456789abcdef.txt", shelf::NUMBER_FILE];
+        for name in [mark, number] {
+            let file = place.path().join(name);
+            fs::write(&file, "").unwrap();
+            let error = DiskCache::open(place.path(), 0).err().unwrap().to_string();
+            assert!(error.contains("a census keeps its blocks there"), "{name}: {error}");
+            // Nor by a cache that was there before, whatever it finds.
+            assert!(cache.trim(0).is_err());
+            let kept = cache.path(&block(0).name().checksum);
+            let bytes = fs::read(&kept).unwrap();
+            fs::write(&kept, "damaged").unwrap();
+            assert!(cache.get(TrailTrap::LAYOUT, &block(0).name()).is_none());
+            assert!(kept.exists(), "{name}");
+            fs::write(&kept, bytes).unwrap();
+            fs::remove_file(&file).unwrap();
+        }
+        DiskCache::open(place.path(), 0).unwrap();
+        assert_eq!(bytes(place.path()), 0);
     }
 
     #[test]

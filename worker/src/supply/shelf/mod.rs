@@ -32,7 +32,7 @@ use super::kept::{KeptDirectory, Mark};
 use crate::process::{open, replace::Replacement, together::together};
 
 /// The name of the file with the number of a shelf.
-const NUMBER_FILE: &str = "shelf.txt";
+pub(super) const NUMBER_FILE: &str = "shelf.txt";
 /// What somebody who comes across a shelf should know, and the number.
 const NUMBER_TEXT: &str = "\
     A worker of a census by trailtrap keeps blocks in this directory, for all workers. It can be \
