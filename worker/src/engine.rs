@@ -464,6 +464,7 @@ impl<L: Link> Engine<L> {
                 Err(error) => {
                     failures = if failing == lease.edition { failures + 1 } else { 1 };
                     failing = lease.edition;
+                    cache.forget_cause(&lease.plan, &error);
                     let error = format!("{:#}", anyhow::Error::new(error));
                     tracing::warn!(lease = lease.number, error, failures, "lease failed");
                     self.link().give_back(&lease, Unsolved::Failed(&error));
@@ -587,6 +588,7 @@ mod tests {
 
     use trailtrap_shared::{
         game::{Game, TrailTrap},
+        partition::{BucketBlocks, BucketTable},
         plan::PlanOptions,
     };
 
@@ -809,6 +811,113 @@ mod tests {
             Engine::new(link, game, 1, kernel, 1 << 20, CancellationToken::new()).unwrap();
         assert_eq!(engine.run().unwrap(), RunEnd::Finished);
         assert_eq!(engine.link().state.lock().read, [DegreeSequence::new([0; 2])]);
+    }
+
+    /// Has a table read in which something is missing, once, and gives every unit again until it is
+    /// delivered.
+    struct Spoilt {
+        plan: Arc<Plan>,
+        blocks: HashMap<DegreeSequence, Vec<Block>>,
+        state: Mutex<SpoiltState>,
+        changed: Condvar,
+    }
+
+    #[derive(Default)]
+    struct SpoiltState {
+        next: u32,
+        /// Whether somebody has the next one.
+        is_leased: bool,
+        is_spoilt: bool,
+        given_back: u32,
+    }
+
+    impl Fetch for Spoilt {
+        fn fetch(&self, wanted: &[Wanted]) -> Result<Vec<Vec<Block>>, SourceError> {
+            let answer = |wanted: &Wanted| {
+                let blocks = &self.blocks[wanted.sequence()];
+                match wanted {
+                    Wanted::Parents(_) => blocks[..1].to_vec(),
+                    Wanted::Bucket(sequence, _) => {
+                        let is_spoilt = std::mem::replace(&mut self.state.lock().is_spoilt, true);
+                        let empty = || {
+                            let layout = TrailTrap::LAYOUT;
+                            BucketTable::new(layout, *sequence, 0, 0, [].into_iter(), |_, _| ())
+                        };
+                        if is_spoilt {
+                            return blocks[..2].to_vec();
+                        }
+                        let BucketBlocks { keys, outcomes, .. } = empty().to_blocks(0);
+                        vec![keys, outcomes]
+                    }
+                }
+            };
+            Ok(wanted.iter().map(answer).collect())
+        }
+    }
+
+    impl Link for Spoilt {
+        fn lease(&self, _: u64) -> Result<Grant, LinkError> {
+            let mut state = self.state.lock();
+            self.changed.wait_while(&mut state, |state| state.is_leased);
+            let shard = state.next;
+            if shard as usize == self.plan.shards.len() {
+                return Ok(Grant::Finished);
+            }
+            state.is_leased = true;
+            let units = vec![Unit { order: 3, shard, part: 0 }];
+            Ok(Grant::Work(Lease {
+                number: 1,
+                worker: 1,
+                plan: self.plan.clone(),
+                units,
+                edition: 1,
+            }))
+        }
+
+        fn complete(&self, _: &Lease, _: &[SolvedUnit]) -> Result<Delivered, LinkError> {
+            let mut state = self.state.lock();
+            state.next += 1;
+            state.is_leased = false;
+            self.changed.notify_all();
+            // So that nothing is kept, and all that is read is fetched.
+            Ok(Delivered::Left)
+        }
+
+        fn is_alone(&self) -> bool {
+            false
+        }
+
+        fn pipeline(&self) -> usize {
+            1
+        }
+
+        fn give_back(&self, _: &Lease, reason: Unsolved) {
+            assert!(reason.to_string().contains("lacks the graph"), "{reason}");
+            let mut state = self.state.lock();
+            state.given_back += 1;
+            state.is_leased = false;
+            self.changed.notify_all();
+        }
+    }
+
+    /// A bit that was flipped in memory stays there, and would make the unit fail again and again.
+    #[test]
+    fn what_cannot_be_right_is_read_again() {
+        let (options, stop) = (PlanOptions::default(), AtomicBool::new(false));
+        let (game, kernel) = (GameName::TrailTrap, Kernel::Portable);
+        let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
+        let mut blocks = HashMap::new();
+        solved_here::census_with(3, options, &solver, &mut |_, solved| {
+            blocks.insert(solved.sequence, solved.blocks());
+        })
+        .unwrap();
+        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 3, options));
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let link = Spoilt { plan, blocks, state, changed };
+        let engine =
+            Engine::new(link, game, 1, kernel, 1 << 20, CancellationToken::new()).unwrap();
+        assert_eq!(engine.run().unwrap(), RunEnd::Finished);
+        assert_eq!(engine.link().state.lock().given_back, 1);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub use self::{
 };
 
 use self::agenda::{Agenda, Turns};
-use crate::kernel::{BucketKey, SolvedUnit, Source, SourceError};
+use crate::kernel::{BucketKey, SolveError, SolvedUnit, Source, SourceError};
 
 /// A source of blocks that are not in memory: a coordinator, a disk, or the files of a courier.
 pub trait Fetch: Send + Sync {
@@ -376,6 +376,23 @@ impl<F: Fetch> PartitionCache<F> {
             self.tables.remove(&BucketKey::of(shard, bucket));
         }
         self.change_aside(|aside| aside.remove(shard));
+    }
+
+    /// Drops what cannot be right, as this error says, so that it is read again.
+    pub fn forget_cause(&self, plan: &Plan, error: &SolveError) {
+        let forget = |parent: DegreeSequence| self.parents.remove(&parent);
+        match error {
+            SolveError::MissingPredecessor { sequence, .. } => {
+                if let Some(shard) = plan.find(sequence) {
+                    self.retire(&plan.shards[shard as usize]);
+                }
+            }
+            SolveError::NoGraph { sequence, .. } => forget(*sequence),
+            SolveError::Duplicate { sequence, .. } => {
+                sequence.parents().into_iter().for_each(|parent| forget(parent.sequence));
+            }
+            SolveError::Source(_) | SolveError::Interrupted => {}
+        }
     }
 }
 
