@@ -263,6 +263,13 @@ impl Plan {
         shard.estimate.div_ceil(u64::from(shard.parts)).max(1)
     }
 
+    /// The same, if nothing is known of it as few graphs of the class may have the degree sequence:
+    /// what it would be if all had.
+    pub fn most_graphs(&self, unit: Unit) -> u64 {
+        let shard = self.shard_of(unit);
+        expected_graphs(shard.mass, self.order).div_ceil(u64::from(shard.parts))
+    }
+
     /// Roughly the bytes of the blocks of these units: of a lower bound for their graphs, near the
     /// truth where it is large, with the most that a slot takes.
     pub fn bytes(&self, units: &[Unit]) -> u64 {

@@ -251,7 +251,7 @@ impl Schedule {
                 break;
             }
             let more = self.work(unit);
-            graphs += self.plan.graphs(unit);
+            graphs += self.plan.most_graphs(unit);
             let alone = self.setbacks.contains_key(&unit);
             let is_bundle = work + more <= aim && graphs <= asked.room.max(LEAST_TOGETHER);
             let fits = match bundle.first() {
@@ -512,6 +512,7 @@ mod tests {
 
     use proptest::prelude::*;
     use trailtrap_shared::{
+        class::Class,
         game::{Game, TrailTrap},
         plan::PlanOptions,
     };
@@ -624,6 +625,28 @@ mod tests {
             }
         }
         assert!(largest);
+    }
+
+    /// Where degrees do not tell how many graphs of the class there are, as many as could be of all.
+    #[test]
+    fn bundles_of_graphs_of_a_class_are_no_larger() {
+        let layout = TrailTrap::LAYOUT.on(Class::Planar);
+        let plan = Arc::new(Plan::new(layout, 10, PlanOptions::default()));
+        let parents = vec![Content::default(); plan.shards.len()];
+        let mut schedule = Schedule::new(plan.clone(), parents, HashMap::new());
+        let asked = Asked { threads: 1, share: Share::WHOLE, room: 0 };
+        let (mut alone, mut together) = (0, 0);
+        while !schedule.is_done() {
+            let units = schedule.lease(asked, &worker("a"), &[]);
+            let most: u64 = units.iter().map(|&unit| plan.most_graphs(unit)).sum();
+            match units.len() {
+                1 => alone += u32::from(most > LEAST_TOGETHER / 2),
+                _ => together += u32::from(most > LEAST_TOGETHER / 2),
+            }
+            assert!(units.len() == 1 || most <= LEAST_TOGETHER, "{most} graphs");
+            units.into_iter().for_each(|unit| drop(schedule.finish(unit, Content::default())));
+        }
+        assert!(alone > 0 && together > 0, "{alone}, {together}");
     }
 
     proptest! {
