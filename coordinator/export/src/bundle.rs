@@ -109,8 +109,7 @@ impl Filling<'_> {
             Ok(())
         });
         written.map_err(|error| match error {
-            // Its own words name a directory of which nobody has heard.
-            ExportError::Target { source, .. } => target(source.kind().into()),
+            ExportError::Target { source, .. } => target(source),
             other => other,
         })?;
         self.sums.insert(name.to_owned(), sum.unwrap_or_default());
@@ -142,7 +141,7 @@ pub fn bundle(
     fs::metadata(parent).map_err(target)?;
     // Goes with everything in it, unless it is moved to its place.
     let beside = tempfile::Builder::new().prefix(".trailtrap-").tempdir_in(parent);
-    // Here, too.
+    // Its own words name a directory of which nobody has heard.
     let beside = beside.map_err(|error| target(error.kind().into()))?;
     let root = beside.path().join("bundle");
     let mut filling = Filling { root, place: directory, watcher, sums: BTreeMap::new() };

@@ -1,13 +1,28 @@
 //! Files that appear complete or not at all.
 
 use std::{
-    io::{BufWriter, Write},
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use trailtrap_worker::process::replace::{Replacement, directory_of};
 
 use crate::ExportError;
+
+/// Looks whether a file can be made where [`write_file`] would make it, before what is to be in it
+/// takes its time.
+///
+/// # Errors
+/// [`ExportError::Target`] if it cannot.
+pub fn check_place(path: &Path) -> Result<(), ExportError> {
+    let target = |source| ExportError::Target { path: path.to_owned(), source };
+    match is_appended_to(path) {
+        true if path.is_dir() => Err(target(io::ErrorKind::IsADirectory.into())),
+        true => Ok(()),
+        // It has no name, so that nothing is left of it whatever happens.
+        false => tempfile::tempfile_in(directory_of(&led_to(path))).map(drop).map_err(target),
+    }
+}
 
 /// Writes a file beside its place, or that to which a link leads, and moves it there when it is
 /// complete and on disk. A device or a pipe is written to as it is, and so is what is open already,
@@ -26,12 +41,17 @@ pub fn write_file(
         ExportError::Write(source) => target(source),
         other => other,
     };
-    if path.exists() && (is_open(path) || !path.is_file()) {
+    if is_appended_to(path) {
         let file = std::fs::File::options().append(true).open(path);
         let mut out = BufWriter::new(file.map_err(target)?);
         return fill(&mut out).and_then(|()| Ok(out.flush()?)).map_err(placed);
     }
     Replacement::of(&led_to(path)).fill(fill).map_err(placed)
+}
+
+/// Whether it is a device, a pipe, or open already.
+fn is_appended_to(path: &Path) -> bool {
+    path.exists() && (is_open(path) || !path.is_file())
 }
 
 /// The place of a file: that to which links lead, also if nothing is there yet.
@@ -80,6 +100,23 @@ mod tests {
         let descriptor = format!("/proc/self/fd/{}", open.as_raw_fd());
         write_file(Path::new(&descriptor), |out| Ok(out.write_all(b", and more")?)).unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "text, and more");
+    }
+
+    /// A link counts as that to which it leads.
+    #[test]
+    fn a_place_is_looked_at_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let [link, file] = ["link", "file"].map(|name| directory.path().join(name));
+        check_place(&file).unwrap();
+        check_place(Path::new("/dev/null")).unwrap();
+        symlink("none/file", &link).unwrap();
+        for path in [&link, &file.join("below"), directory.path()] {
+            std::fs::write(&file, "old").unwrap();
+            let message = anyhow::Error::from(check_place(path).unwrap_err()).to_string();
+            assert!(message.contains(path.to_str().unwrap()), "{message}");
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left");
+        assert_eq!(std::fs::read(&file).unwrap(), b"old");
     }
 
     #[test]

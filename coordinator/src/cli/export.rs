@@ -10,14 +10,14 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use trailtrap_census::{
     read::{Watcher, archive::Archive},
-    store::directory::USUAL_DATA,
+    store::directory::{DATA_VARIABLE, USUAL_DATA},
 };
 use trailtrap_export::{
     ExportError, bundle,
     formats::{TableFormat, render},
     graphs::{Filter, GraphList, Range, YesNo, is_gzip, says_other_format},
     manifest::Program,
-    output::write_file,
+    output::{check_place, write_file},
     picture::{Picture, PictureFormat},
     plots,
     sequences::{self, Sequence},
@@ -47,8 +47,12 @@ impl OutputFile {
         self.output.as_deref().filter(|path| *path != Path::new("-"))
     }
 
-    /// Writes what `fill` writes, which begins with its work when the file can be written. A reader
-    /// of standard output that wants no more is no error.
+    /// Looks whether it can be written, before what goes there takes its time.
+    fn check(&self) -> Result<(), ExportError> {
+        self.path().map_or(Ok(()), check_place)
+    }
+
+    /// Writes what `fill` writes. A reader of standard output that wants no more is no error.
     fn write(
         &self,
         fill: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
@@ -154,7 +158,7 @@ pub struct ExportCommand {
         global = true,
         value_name = "DIR",
         default_value = USUAL_DATA,
-        env = "TRAILTRAP_DATA"
+        env = DATA_VARIABLE
     )]
     data: PathBuf,
 }
@@ -393,9 +397,9 @@ impl TableCommand {
             }
             (None, _) => TableFormat::Markdown,
         };
-        self.output.write(|out| {
-            Ok(out.write_all(&render(&tables::build(archive, self.kind, orders)?, format)?)?)
-        })
+        self.output.check()?;
+        let bytes = render(&tables::build(archive, self.kind, orders)?, format)?;
+        self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
 
@@ -410,11 +414,14 @@ impl ShardsCommand {
         let status = archive.status(self.order)?;
         let is_told = self.unfinished || !status.is_complete();
         let status = is_told.then_some(status);
-        let (about, class) = (archive.game().about(), archive.class());
-        self.output.write(|out| {
-            let bytes = shards::parquet(about, class, &archive.shards(self.order)?, status)?;
-            Ok(out.write_all(&bytes)?)
-        })
+        self.output.check()?;
+        let bytes = shards::parquet(
+            archive.game().about(),
+            archive.class(),
+            &archive.shards(self.order)?,
+            status,
+        )?;
+        self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
 
@@ -464,12 +471,11 @@ impl GraphsCommand {
                 "trailtrap: order {order} {status}; graphs may be missing from this list"
             ));
         }
-        self.output.write(|out| {
-            let list = GraphList::read(archive, order, &Filter::from(&self.filter), &Terminal)?;
-            match self.output.path().is_some_and(is_gzip) {
-                true => list.write_gzip(out),
-                false => list.write(out),
-            }
+        self.output.check()?;
+        let list = GraphList::read(archive, order, &Filter::from(&self.filter), &Terminal)?;
+        self.output.write(|out| match self.output.path().is_some_and(is_gzip) {
+            true => list.write_gzip(out),
+            false => list.write(out),
         })
     }
 }
@@ -505,7 +511,9 @@ impl PictureOutput {
             (None, Some(path)) => PictureFormat::of(path)
                 .ok_or_else(|| ExportError::PictureFormat(path.to_owned()))?,
         };
-        self.output.write(|out| Ok(out.write_all(&draw()?.render(format))?))
+        self.output.check()?;
+        let bytes = draw()?.render(format);
+        self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
 

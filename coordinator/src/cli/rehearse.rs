@@ -121,25 +121,22 @@ impl RehearseCommand {
             "--losses {} leaves too little: {MOST_LOSSES} at most",
             self.losses
         );
-        // Goes with everything in it.
-        let directory = tempfile::Builder::new().prefix("trailtrap-rehearsal-").tempdir();
-        let directory = directory.context(
+        // Before the calibration takes its time.
+        tempfile::tempfile().context(
             "a rehearsal has its store in the directory for temporary files; set TMPDIR to one that \
              is there and has room",
         )?;
+        let (_runtime, stop) = stopping()?;
         let (question, forecast) = self.machines.forecast(self.game, goal)?;
         let speed =
             self.speed.unwrap_or_else(|| (forecast.simulated.wall_seconds / USUAL).max(1.0));
-        let (_runtime, stop) = stopping()?;
         let what = format!("rehearsing {}", order_name(self.order, self.max_size));
         log::say(&format!("{what}, {speed:.0} times as fast …"));
         let (lease, losses) = (self.lease, self.losses);
         let rehearsal = Rehearsal { question, forecast, speed, lease, losses };
         let (total, done) = (rehearsal.pairs().iter().sum(), AtomicU64::new(0));
-        let rehearsed = terminal::watched(&what, total, &done, || {
-            rehearsal.run(directory.path(), &stop, &done)
-        });
-        let rehearsed = rehearsed.context("the rehearsal has failed")?;
+        let rehearsed = terminal::watched(&what, total, &done, || rehearsal.run(&stop, &done))
+            .context("the rehearsal has failed")?;
         let Some(rehearsed) = rehearsed else {
             log::say("trailtrap: stopped; nothing is kept of a rehearsal");
             return Ok(ExitCode::from(EXIT_STOPPED));

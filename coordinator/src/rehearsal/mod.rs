@@ -16,7 +16,6 @@ mod machine;
 
 use std::{
     io,
-    path::Path,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -138,14 +137,13 @@ impl Rehearsal {
         (1..=goal.order).map(|n| totals(n, goal.max_size(n)).1).collect()
     }
 
-    /// Carries it out in a directory; `None` if it is stopped. Counts in `done` how many of its pairs
-    /// are done.
+    /// Carries it out; `None` if it is stopped. Counts in `done` how many of its pairs are done.
+    /// Nothing stays of it.
     ///
     /// # Errors
     /// Why the coordinator, or a worker, could not go on.
     pub fn run(
         &self,
-        directory: &Path,
         stop: &CancellationToken,
         done: &AtomicU64,
     ) -> Result<Option<Rehearsed>, RehearsalError> {
@@ -159,13 +157,14 @@ impl Rehearsal {
             ..CensusOptions::new(question.goal)
         };
         let (coordinator, workers) = (runtime("coordinator")?, runtime(WORKERS)?);
+        let directory = tempfile::Builder::new().prefix("trailtrap-rehearsal-").tempdir()?;
         let listener = coordinator.block_on(admission::listen("127.0.0.1:0"))?;
         let address = listener.local_addr()?.to_string();
         let (start, cpu_before) = (Instant::now(), machine::cpu_seconds());
         let clock = Clock::new(*speed);
         // It begins with the first lease.
         let hold = clock.hold();
-        let census = Census::rehearse(&directory.join("rehearsal"), options, {
+        let census = Census::rehearse(&directory.path().join("rehearsal"), options, {
             let clock = clock.clone();
             move || start + Duration::from_secs_f64(clock.now())
         })?;

@@ -1,7 +1,7 @@
 //! The processors and the memory that this process may use.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     str::FromStr,
     thread,
@@ -38,15 +38,15 @@ pub fn raise_open_files() -> Option<u64> {
     }
 }
 
-/// Threads of a program for each processor, at most: of one that computes, and waits for files, …
+/// About how many threads a program has for each processor: one that computes, and waits for files, …
 pub const COMPUTING_EACH: usize = 2;
-/// … and of one that solves units, reads ahead, serves, and waits for files.
-pub const SOLVING_EACH: usize = 4;
-/// How many threads a program has beside these, at most.
+/// … and one that solves units, reads ahead, counts, serves, and waits for files.
+pub const SOLVING_EACH: usize = 6;
+/// How many it has beside these.
 const OTHER_THREADS: usize = 16;
 
 /// The system does not let this process have the threads that it takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[error(
     "the system lets this process have {had} of {wanted} threads: raise the limit (`ulimit -u`, or \
      that of the container or the job), or let it have fewer processors (`taskset -c 0`), for each \
@@ -56,6 +56,7 @@ pub struct FewThreads {
     had: usize,
     wanted: usize,
     each: usize,
+    source: io::Error,
 }
 
 /// Begins as many threads as a program that has so many for each processor, and ends them:
@@ -64,17 +65,19 @@ pub struct FewThreads {
 /// # Errors
 /// [`FewThreads`] if there are fewer to be had.
 pub fn check_threads(each: usize) -> Result<(), FewThreads> {
-    let wanted = each * threads() + OTHER_THREADS;
+    // Of what a batch system has allotted not all libraries know.
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let wanted = each * processors + OTHER_THREADS;
     let gate = Mutex::new(());
-    let had = thread::scope(|scope| {
-        let all_begun = gate.lock();
-        let wait = || drop(gate.lock());
-        let begin = |_: &usize| thread::Builder::new().spawn_scoped(scope, wait).is_ok();
-        let had = (0..wanted).take_while(begin).count();
-        drop(all_begun);
-        had
-    });
-    if had < wanted { Err(FewThreads { had, wanted, each }) } else { Ok(()) }
+    thread::scope(|scope| {
+        let _closed = gate.lock();
+        for had in 0..wanted {
+            let wait = || drop(gate.lock());
+            let few = |source| FewThreads { had, wanted, each, source };
+            thread::Builder::new().spawn_scoped(scope, wait).map_err(few)?;
+        }
+        Ok(())
+    })
 }
 
 /// A file that may not grow any more is an error for whoever writes it from now on, and does not end

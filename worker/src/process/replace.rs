@@ -68,8 +68,8 @@ impl Replacement {
         fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
     ) -> Result<(), E> {
         let directory = directory_of(&self.path);
-        // Made here, errors are those of the system. Those of `tempfile` name the file, of which
-        // nobody has heard.
+        // Errors of making and of writing it are those of the system. Those of `tempfile` name the
+        // file, of which nobody has heard.
         let create =
             |path: &Path| File::options().write(true).create_new(true).mode(self.mode).open(path);
         let file = tempfile::Builder::new()
@@ -83,9 +83,10 @@ impl Replacement {
             // Of another owner's file they may be more than this process may give.
             let _ = file.as_file().set_permissions(old.permissions());
         }
-        let mut out = BufWriter::new(file);
+        let mut out = BufWriter::new(file.as_file());
         fill(&mut out)?;
-        let file = out.into_inner().map_err(|error| error.into_error())?;
+        out.flush()?;
+        drop(out);
         Ok(self.place(file, directory)?)
     }
 

@@ -64,8 +64,11 @@ pub fn quoted(path: &Path) -> String {
     shlex::try_quote(&path).map_or_else(|_| path.to_string(), Cow::into_owned)
 }
 
+/// Names another data directory than [`USUAL_DATA`].
+pub const DATA_VARIABLE: &str = "TRAILTRAP_DATA";
+
 /// The flag that names a data directory in a command that is recommended, with a space before it;
-/// nothing for the default one.
+/// nothing for the one that a command takes without it.
 #[derive(Debug)]
 pub struct DataFlag(PathBuf);
 
@@ -78,7 +81,9 @@ impl DataFlag {
 
 impl fmt::Display for DataFlag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 == Path::new(USUAL_DATA) {
+        let is_usual =
+            std::env::var_os(DATA_VARIABLE).is_none() && self.0 == Path::new(USUAL_DATA);
+        match is_usual {
             true => Ok(()),
             false => write!(f, " --data {}", quoted(&self.0)),
         }

@@ -186,7 +186,9 @@ impl Wreck {
                 let is_of = |(game, class): &(GameName, Class)| {
                     let layout = game.layout().on(*class);
                     let first = first.as_ref();
-                    first.is_some_and(|(order, first)| plan(layout, *order, first).is_ok())
+                    first.is_some_and(|(order, first)| {
+                        *order <= class.largest_order() && plan(layout, *order, first).is_ok()
+                    })
                 };
                 let mut all =
                     Class::every().flat_map(|class| GameName::ALL.map(|game| (game, class)));
