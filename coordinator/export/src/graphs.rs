@@ -137,7 +137,7 @@ impl YesNo {
 }
 
 /// Which graphs are wanted; all of these have to hold. Ranges include both ends.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Number of edges
     pub edges: Option<Range>,
@@ -189,6 +189,7 @@ impl Filter {
 /// `LC_ALL=C sort` sorts their graph6 lines. 15 bytes a graph, beyond order 16 24.
 pub struct GraphList {
     order: usize,
+    is_filtered: bool,
     keys: Keys,
 }
 
@@ -208,7 +209,7 @@ impl GraphList {
             true => Keys::Narrow(Self::read_keys(archive, order, filter, watcher)?),
             false => Keys::Wide(Self::read_keys(archive, order, filter, watcher)?),
         };
-        Ok(GraphList { order, keys })
+        Ok(GraphList { order, is_filtered: *filter != Filter::default(), keys })
     }
 
     fn read_keys<const BYTES: usize>(
@@ -253,6 +254,11 @@ impl GraphList {
     /// Number of graphs.
     pub fn len(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Whether some were not wanted.
+    pub fn is_filtered(&self) -> bool {
+        self.is_filtered
     }
 
     /// Whether there are none.

@@ -37,8 +37,8 @@ choices! {
             "Proportion of P1-wins of one order against the number of edges, a curve for each \
              number of vertices of odd degree",
         Involutions = "involutions":
-            "The same against the most vertices that an involution moves, for orders up to 9 \
-             whose graphs were kept",
+            "Proportion of P1-wins against the most vertices that an involution moves, all orders \
+             up to 9 whose graphs were kept",
     }
 }
 

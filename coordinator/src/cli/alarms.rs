@@ -14,7 +14,7 @@ use trailtrap_census::{
     records::alarm::{Alarm, AlarmKind},
     store::{
         Store,
-        directory::{DataDirectory, USUAL_DATA},
+        directory::{DATA_VARIABLE, DataDirectory, USUAL_DATA},
         plan,
     },
 };
@@ -35,7 +35,7 @@ use crate::terminal;
 #[derive(Args)]
 pub struct AlarmsCommand {
     /// The data directory
-    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = DATA_VARIABLE)]
     data: PathBuf,
     /// Settle the alarm of this number; reasons that it has already are kept
     #[arg(long, value_name = "NUMBER", requires = "because", group = "about")]

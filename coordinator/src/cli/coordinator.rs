@@ -171,8 +171,14 @@ impl CoordinatorCommand {
         let code = if complete && self.stay {
             self.common.print(&census, &census.results())?;
             conclude(&census, &directory, &CensusStatus::with_withdrawn(&census));
+            let mut published = Instant::now();
             while !stop.is_cancelled() && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
+                // Onlookers believe what is young.
+                if published.elapsed() >= Duration::from_secs(1) {
+                    directory.publish(&CensusStatus::with_withdrawn(&census));
+                    published = Instant::now();
+                }
             }
             let closed = census.close().map(|_| ExitCode::SUCCESS);
             closed.map_err(|error| self.common.explained(error))

@@ -11,7 +11,7 @@ use trailtrap_census::{
     read::finished::{FinishedOrder, open_store},
     store::{
         Store,
-        directory::{DataFlag, USUAL_DATA},
+        directory::{DATA_VARIABLE, DataFlag, USUAL_DATA},
     },
 };
 use trailtrap_shared::{
@@ -43,7 +43,7 @@ pub struct LookupCommand {
     #[command(flatten)]
     questions: Questions,
     /// The data directory, in use or not
-    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = DATA_VARIABLE)]
     data: PathBuf,
     /// Add the outcome of every rooted position, in the labels of the graph as given: for Trail
     /// Trap for each vertex a of the player to move the opponent's vertices b for which that

@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode};
 use anyhow::ensure;
 use clap::Args;
 use trailtrap_census::read::status::duration;
-use trailtrap_shared::game::trail_trap::decide::MAX_DECIDED_ORDER;
+use trailtrap_shared::{game::trail_trap::decide::MAX_DECIDED_ORDER, graph::pairs};
 use trailtrap_worker::process::limits::{self, Size};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     sample::{
-        MAX_SAMPLES,
+        MAX_SAMPLES, SampleError,
         endgame::{Known, LoadError},
         plan::{Forecast, Goal, Question, forecast},
     },
@@ -100,6 +100,9 @@ impl PlanSampleCommand {
         );
         let known = endgame.as_ref().map(|data| open(data, order)).transpose()?;
         let tried = known.as_ref().map_or(order.min(MAX_DECIDED_ORDER), Known::order);
+        if let Some(size) = endgame_size.filter(|&size| size > pairs(order)) {
+            return Err(SampleError::NoGraphs { order, size }.into());
+        }
         let size_of = |known: &Known| match endgame_size {
             // Of larger orders there is none, and any can be asked about.
             Some(size) if order > tried => Ok(size),

@@ -21,7 +21,7 @@ use trailtrap_census::{
     driver::{Census, CensusError, CensusOptions, Keep, KeptIn, Tried},
     read::status::{CensusStatus, duration},
     records::OrderResult,
-    store::directory::{DataDirectory, Kept, USUAL_DATA, store_in},
+    store::directory::{DATA_VARIABLE, DataDirectory, Kept, USUAL_DATA, store_in},
 };
 use trailtrap_shared::{
     class::Class,
@@ -59,7 +59,7 @@ pub struct Common {
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
     /// Where results are kept; a run that was stopped goes on from there
-    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = DATA_VARIABLE)]
     data: PathBuf,
     /// Keep graphs and outcomes as files of this directory, not in the data directory: on a file
     /// system that workers see as well they name it with their own --depot, and then write and

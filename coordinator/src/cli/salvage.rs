@@ -8,7 +8,9 @@ use clap::Args;
 use trailtrap_census::{
     read::finished::FinishedError,
     store::{
-        directory::{DataDirectory, DirectoryError, STORE, USUAL_DATA, quoted, store_in},
+        directory::{
+            DATA_VARIABLE, DataDirectory, DirectoryError, STORE, USUAL_DATA, quoted, store_in,
+        },
         salvage::{Salvaged, salvage},
     },
 };
@@ -32,7 +34,7 @@ use crate::terminal::{self, Terminal};
 #[command(verbatim_doc_comment)]
 pub struct SalvageCommand {
     /// The data directory
-    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = DATA_VARIABLE)]
     data: PathBuf,
     /// Also if graphs and outcomes lie on the shelves of workers, which are not reached: they are
     /// left out, and all that is of no use without them

@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use trailtrap_census::store::directory::{ACCESS, DataDirectory, SECRETS, USUAL_DATA, VIEWER};
+use trailtrap_census::store::directory::{
+    ACCESS, DATA_VARIABLE, DataDirectory, SECRETS, USUAL_DATA, VIEWER,
+};
 use trailtrap_worker::process::log;
 
 use crate::serve::secrets::{CertificateFiles, Security};
@@ -59,7 +61,7 @@ impl From<SecurityArguments> for Security {
 #[derive(Args)]
 pub struct SecretsCommand {
     /// The data directory of the coordinator; made if need be
-    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = DATA_VARIABLE)]
     data: PathBuf,
     /// Under which name and port the coordinator will be reached
     #[arg(long, value_name = "HOST:PORT")]

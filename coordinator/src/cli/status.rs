@@ -7,7 +7,7 @@ use clap::Args;
 use tonic::Code;
 use trailtrap_census::{
     read::status::{self, CensusStatus},
-    store::directory::USUAL_DATA,
+    store::directory::{DATA_VARIABLE, USUAL_DATA},
 };
 use trailtrap_shared::protocol::wire;
 use trailtrap_worker::{
@@ -35,7 +35,7 @@ impl StatusCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let is_asked = self.reach.is_given();
-        let usual = || std::env::var_os("TRAILTRAP_DATA").unwrap_or_else(|| USUAL_DATA.into());
+        let usual = || std::env::var_os(DATA_VARIABLE).unwrap_or_else(|| USUAL_DATA.into());
         let status = match self.data {
             None if is_asked => ask(&self.reach)?,
             data => status::look(&data.unwrap_or_else(|| usual().into()))?,

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use trailtrap_census::store::directory::USUAL_DATA;
+use trailtrap_census::store::directory::{DATA_VARIABLE, USUAL_DATA};
 use trailtrap_shared::game::GameName;
 
 use super::run::parse_order;
@@ -64,7 +64,7 @@ pub struct VerifyCommand {
     #[arg(value_name = "N|LIST|BUNDLE")]
     what: Option<OsString>,
     /// The data directory, in use or not
-    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = "TRAILTRAP_DATA")]
+    #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = DATA_VARIABLE)]
     data: PathBuf,
     /// The game that a list is about [default: that of the data directory, or trail-trap]; orders
     /// and bundles say themselves

@@ -115,7 +115,7 @@ pub enum SampleError {
     /// The endgame does not fit.
     #[error(
         "the endgame of {size} edges takes {needed}, and {available} are available; \
-         `--endgame-size {}` takes less memory and more time", .size - 1
+         `--endgame-size {}` takes less memory and more time", .size.saturating_sub(1)
     )]
     Memory {
         /// Edges of its graphs.
@@ -124,6 +124,19 @@ pub enum SampleError {
         needed: Size,
         /// Bytes that there are.
         available: Size,
+    },
+    /// Not even the least endgame may be loaded.
+    #[error(
+        "the least endgame that is kept, of {size} edges, takes {needed}, and a plan may take \
+         {allowed}: give more with `--memory`, or plan where more is free"
+    )]
+    Allowed {
+        /// Edges of its graphs.
+        size: usize,
+        /// Bytes that it takes.
+        needed: Size,
+        /// Bytes that the plan may take.
+        allowed: Size,
     },
     /// The model has no such graphs.
     #[error("no graph of order {order} has {size} edges: the most are {}", pairs(*.order))]

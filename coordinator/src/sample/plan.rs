@@ -515,9 +515,10 @@ fn calibrate(
             let fits = |size: &usize| known.bytes(*size) <= question.memory;
             let is_kept = |size: &usize| known.check_outcomes(*size).is_ok();
             let Some(largest) = (0..=wanted).rev().find(|size| fits(size) && is_kept(size)) else {
-                known.check_outcomes(wanted)?;
-                let [needed, available] = [known.bytes(wanted), question.memory].map(Size);
-                return Err(SampleError::Memory { size: wanted, needed, available });
+                let size = (0..wanted).find(is_kept).unwrap_or(wanted);
+                known.check_outcomes(size)?;
+                let [needed, allowed] = [known.bytes(size), question.memory].map(Size);
+                return Err(SampleError::Allowed { size, needed, allowed });
             };
             let mut top = None;
             for size in (largest.saturating_sub(2)..=largest).rev().filter(is_kept) {
