@@ -90,6 +90,11 @@ impl AlarmsCommand {
             "no alarms".to_owned()
         } else {
             let line = |(number, alarm, unsolved): &(u32, Arc<Alarm>, usize)| match unsolved {
+                _ if alarm.is_untraced() => format!(
+                    "{}; what those whom it blames have done is not known yet: a census finds it \
+                     out when it begins",
+                    alarm.line(*number)
+                ),
                 0 => alarm.line(*number),
                 unsolved => format!(
                     "{}; doubted units that are not solved again yet: {unsolved} of {}",

@@ -112,6 +112,12 @@ impl<G: Game> Verifier<G> {
                 DataFlag::of(store)
             ),
             Some(Dispute::Doubted(number, order)) => {
+                let mut all = alarms.all.iter();
+                ensure!(
+                    !all.any(|(other, alarm)| *other == number && alarm.is_untraced()),
+                    "what alarm {number} doubts is not known yet; a census finds it out when it \
+                     begins"
+                );
                 bail!("what alarm {number} doubts of order {order} has not been solved again yet")
             }
             None => {}

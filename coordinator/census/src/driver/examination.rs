@@ -41,7 +41,7 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
         if alarm.is_untraced() {
             let suspect = |worker| Suspect { worker, pending: Vec::new() };
             let blamed = alarm.blamed.iter().cloned();
-            alarm.trace(trace(store, blamed.map(suspect).collect())?);
+            alarm.trace(trace(store, blamed.map(suspect).collect(), alarm.last_instance)?);
             store.put_alarm(number, &alarm)?;
         }
         for &unit in &alarm.doubted {
@@ -55,13 +55,20 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     Ok(doubted)
 }
 
-/// What these workers have done since a result of theirs was last confirmed by another worker.
-pub(super) fn trace(store: &Store, suspects: Vec<Suspect>) -> Result<Vec<Unit>, StoreError> {
+/// What these workers have done since a result of theirs was last confirmed by another worker, up to
+/// this [`UnitRecord::instance`].
+pub(super) fn trace(
+    store: &Store,
+    suspects: Vec<Suspect>,
+    last_instance: u64,
+) -> Result<Vec<Unit>, StoreError> {
     let mut traces: Vec<Trace> = suspects.into_iter().map(Trace::new).collect();
     for order in 1..=MAX_ORDER {
         for item in store.each_unit(order) {
             let (unit, record) = item?;
-            traces.iter_mut().for_each(|trace| trace.add(unit, &record));
+            if record.instance <= last_instance {
+                traces.iter_mut().for_each(|trace| trace.add(unit, &record));
+            }
         }
     }
     Ok(traces.into_iter().flat_map(Trace::finish).collect())
@@ -741,14 +748,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store"), None, None).unwrap();
         let unit = |order: u8, shard: u32| Unit { order, shard, part: 0 };
-        let solve = |unit: Unit, name: &str, instance: u64| {
-            let sequence = DegreeSequence::new([0; 7]);
-            let (worker, summary) = (Author::new(name, "portable"), Summary::default());
-            let solved = delivery(unit, sequence, Vec::new(), summary, Duration::ZERO, worker);
-            let record = UnitRecord { instance, ..solved.record };
-            let solved = Delivery::of_statement(unit, sequence, record);
-            store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
-        };
+        let solve_as =
+            |unit: Unit, name: &str, instance, with: &dyn Fn(UnitRecord) -> UnitRecord| {
+                let sequence = DegreeSequence::new([0; 7]);
+                let (worker, summary) = (Author::new(name, "portable"), Summary::default());
+                let solved = delivery(unit, sequence, Vec::new(), summary, Duration::ZERO, worker);
+                let record = with(UnitRecord { instance, ..solved.record });
+                let solved = Delivery::of_statement(unit, sequence, record);
+                store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
+            };
+        let solve = |unit, name: &str, instance| solve_as(unit, name, instance, &|record| record);
+        let bob = || Author::new("Bob", "portable");
         let run = 5 << 32;
         solve(unit(7, 0), "Ann", run + 1);
         solve(unit(7, 1), "Bob", run + 2);
@@ -768,8 +778,14 @@ mod tests {
             assert!(!store.alarms().unwrap()[0].1.is_untraced());
             assert_eq!(pending(), Some((7, 1)));
         }
-        // What Ann does in a later run is not doubted.
-        solve(unit(7, 0), "Ann", (6 << 32) + 1);
+        // What Ann does in a later run is not doubted, and says nothing of what she did before.
+        let confirmed = |record: UnitRecord| UnitRecord { confirmed: vec![bob()], ..record };
+        solve_as(unit(8, 0), "Ann", (6 << 32) + 1, &confirmed);
+        let mut alarm = store.alarms().unwrap().remove(0).1;
+        (alarm.doubted, alarm.last_instance) = (Vec::new(), alarm.last_instance + 1);
+        store.put_alarm(1, &alarm).unwrap();
+        assert_eq!(doubted(&store).unwrap(), [unit(7, 0), unit(9, 0)]);
+        solve(unit(7, 0), "Ann", (6 << 32) + 2);
         assert_eq!(doubted(&store).unwrap(), [unit(9, 0)]);
         assert_eq!(store.pending(&store.alarms().unwrap()).unwrap(), Some((9, 1)));
     }

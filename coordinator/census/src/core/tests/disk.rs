@@ -10,17 +10,21 @@ impl World {
     }
 
     /// As the driver finds it in the store.
-    pub(super) fn doubted(&self) -> Vec<Unit> {
+    pub(super) fn doubted(&mut self) -> Vec<Unit> {
+        let trace = |alarm: &Alarm| -> Vec<Unit> {
+            let suspect =
+                |worker: &Author| Suspect { worker: worker.clone(), pending: Vec::new() };
+            alarm.blamed.iter().flat_map(|worker| self.trace(suspect(worker))).collect()
+        };
+        let untraced = self.disk.alarms.iter().filter(|(_, alarm)| alarm.is_untraced());
+        let traced: Vec<(u32, Vec<Unit>)> =
+            untraced.map(|(&number, alarm)| (number, trace(alarm))).collect();
+        for (number, units) in traced {
+            self.disk.alarms.get_mut(&number).expect("it was there").trace(units);
+        }
         let mut doubted = BTreeSet::new();
         for alarm in self.disk.alarms.values() {
-            let mut units = alarm.doubted.clone();
-            if alarm.is_untraced() {
-                for worker in &alarm.blamed {
-                    units.extend(
-                        self.trace(Suspect { worker: worker.clone(), pending: Vec::new() }),
-                    );
-                }
-            }
+            let units = alarm.doubted.clone();
             let is_left = |unit: &Unit| {
                 let record = self.disk.units.get(unit);
                 record.is_some_and(|record| record.instance <= alarm.last_instance)

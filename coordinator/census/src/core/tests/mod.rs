@@ -191,11 +191,12 @@ impl World {
     fn start(&mut self) {
         self.disk.epoch += 1;
         self.disk.edition += 1;
+        let doubted = self.doubted();
         let start = Start {
             epoch: self.disk.epoch,
             edition: self.disk.edition,
             alarms: self.disk.alarms.clone(),
-            doubted: self.doubted(),
+            doubted,
         };
         self.queue.clear();
         self.committer.clear();
