@@ -126,10 +126,10 @@ impl RehearseCommand {
             "a rehearsal has its store in the directory for temporary files; set TMPDIR to one that \
              is there and has room",
         )?;
-        let (_runtime, stop) = stopping()?;
         let (question, forecast) = self.machines.forecast(self.game, goal)?;
         let speed =
             self.speed.unwrap_or_else(|| (forecast.simulated.wall_seconds / USUAL).max(1.0));
+        let (_runtime, stop) = stopping()?;
         let what = format!("rehearsing {}", order_name(self.order, self.max_size));
         log::say(&format!("{what}, {speed:.0} times as fast …"));
         let (lease, losses) = (self.lease, self.losses);

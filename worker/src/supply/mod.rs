@@ -163,7 +163,7 @@ pub struct Traffic {
 }
 
 impl Supply {
-    /// Opens the disk cache, the depot and the shelf that the flags name. A depot that is out of
+    /// Opens the depot, the shelf and the disk cache that the flags name. A depot that is out of
     /// reach is left out, with a warning. When `stop` is cancelled, nothing waits for the depot any
     /// more.
     ///
@@ -174,8 +174,6 @@ impl Supply {
         runtime: Handle,
         stop: CancellationToken,
     ) -> Result<Self, SupplyError> {
-        let disk =
-            options.disk_cache.as_deref().map(|path| DiskCache::open(path, options.disk_budget.0));
         let depot = match options
             .depot
             .as_deref()
@@ -190,6 +188,9 @@ impl Supply {
         };
         let is_marked = depot.as_ref().is_some_and(Depot::is_marked).into();
         let shelf = options.shelf.as_deref().map(Shelf::new).transpose()?.map(Arc::new);
+        // Not where one of these is.
+        let disk =
+            options.disk_cache.as_deref().map(|path| DiskCache::open(path, options.disk_budget.0));
         let (disk, shelf_listen) = (disk.transpose()?, options.shelf_listen);
         Ok(Supply { disk, depot, is_marked, shelf, shelf_listen, ..Supply::default() })
     }

@@ -68,7 +68,7 @@ pub fn quoted(path: &Path) -> String {
 pub const DATA_VARIABLE: &str = "TRAILTRAP_DATA";
 
 /// The flag that names a data directory in a command that is recommended, with a space before it;
-/// nothing for the one that a command takes without it.
+/// nothing for the usual one, if no other is named by [`DATA_VARIABLE`].
 #[derive(Debug)]
 pub struct DataFlag(PathBuf);
 
@@ -77,16 +77,19 @@ impl DataFlag {
     pub fn of(store: &Store) -> Self {
         DataFlag(store.path().parent().unwrap_or(store.path()).to_owned())
     }
+
+    /// Where [`DATA_VARIABLE`] names a directory, or not.
+    fn text(&self, is_named: bool) -> String {
+        match !is_named && self.0 == Path::new(USUAL_DATA) {
+            true => String::new(),
+            false => format!(" --data {}", quoted(&self.0)),
+        }
+    }
 }
 
 impl fmt::Display for DataFlag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_usual =
-            std::env::var_os(DATA_VARIABLE).is_none() && self.0 == Path::new(USUAL_DATA);
-        match is_usual {
-            true => Ok(()),
-            false => write!(f, " --data {}", quoted(&self.0)),
-        }
+        f.write_str(&self.text(std::env::var_os(DATA_VARIABLE).is_some()))
     }
 }
 
@@ -314,8 +317,9 @@ mod tests {
     #[test]
     fn a_directory_is_named_as_a_shell_reads_it() {
         assert_eq!(quoted(Path::new("/data/eleven-2")), "/data/eleven-2");
-        assert_eq!(DataFlag("my runs".into()).to_string(), " --data 'my runs'");
-        assert_eq!(DataFlag(USUAL_DATA.into()).to_string(), "");
+        assert_eq!(DataFlag("my runs".into()).text(false), " --data 'my runs'");
+        assert_eq!(DataFlag(USUAL_DATA.into()).text(false), "");
+        assert_eq!(DataFlag(USUAL_DATA.into()).text(true), " --data trailtrap-data");
         for path in ["a b", "a'b", "$HOME", "a\"b", "*", "it's \"11\""] {
             assert_eq!(shlex::split(&quoted(Path::new(path))), Some(vec![path.to_owned()]));
         }
