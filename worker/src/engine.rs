@@ -707,22 +707,33 @@ mod tests {
     fn failures_count_within_an_edition() {
         let run = |editions: &[u32]| {
             let link = Damaged(Mutex::new(editions.iter().rev().copied().collect()));
-            Engine::new(
-                link,
-                GameName::TrailTrap,
-                1,
-                Kernel::Portable,
-                1 << 20,
-                CancellationToken::new(),
-            )
-            .unwrap()
-            .run()
+            engine_of(link).run()
         };
         assert_eq!(run(&[0, 0, 1, 2, 2, 3]).unwrap(), RunEnd::Finished);
         assert!(matches!(
             run(&[0, 4, 4, 4, 5]),
             Err(LinkError::Refused(why)) if why.contains("damaged")
         ));
+    }
+
+    /// The plan of an order, and the blocks of each of its shards and of those below it.
+    fn solved(order: usize) -> (Arc<Plan>, HashMap<DegreeSequence, Vec<Block>>) {
+        let (options, stop) = (PlanOptions::default(), AtomicBool::new(false));
+        let (game, kernel) = (GameName::TrailTrap, Kernel::Portable);
+        let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
+        let mut blocks = HashMap::new();
+        solved_here::census_with(order, options, &solver, &mut |_, solved| {
+            blocks.insert(solved.sequence, solved.blocks());
+        })
+        .unwrap();
+        (Arc::new(Plan::new(TrailTrap::LAYOUT, order, options)), blocks)
+    }
+
+    /// Of one thread, with a megabyte.
+    fn engine_of<L: Link>(link: L) -> Engine<L> {
+        let (game, kernel, stop) =
+            (GameName::TrailTrap, Kernel::Portable, CancellationToken::new());
+        Engine::new(link, game, 1, kernel, 1 << 20, stop).unwrap()
     }
 
     /// Gives two units of order 2, of which the second reads the first, and answers the delivery
@@ -796,19 +807,9 @@ mod tests {
     /// what the coordinator has.
     #[test]
     fn results_are_read_by_others_once_they_are_accepted() {
-        let (options, stop) = (PlanOptions::default(), AtomicBool::new(false));
-        let (game, kernel) = (GameName::TrailTrap, Kernel::Portable);
-        let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
-        let mut blocks = HashMap::new();
-        solved_here::census_with(2, options, &solver, &mut |_, solved| {
-            blocks.insert(solved.sequence, solved.blocks());
-        })
-        .unwrap();
-        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 2, options));
-        let state = Mutex::default();
-        let link = Hesitant { plan, blocks, state, changed: Condvar::new() };
-        let engine =
-            Engine::new(link, game, 1, kernel, 1 << 20, CancellationToken::new()).unwrap();
+        let (plan, blocks) = solved(2);
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let engine = engine_of(Hesitant { plan, blocks, state, changed });
         assert_eq!(engine.run().unwrap(), RunEnd::Finished);
         assert_eq!(engine.link().state.lock().read, [DegreeSequence::new([0; 2])]);
     }
@@ -829,6 +830,15 @@ mod tests {
         is_leased: bool,
         is_spoilt: bool,
         given_back: u32,
+    }
+
+    impl Spoilt {
+        fn end_lease(&self, change: impl FnOnce(&mut SpoiltState)) {
+            let mut state = self.state.lock();
+            change(&mut state);
+            state.is_leased = false;
+            self.changed.notify_all();
+        }
     }
 
     impl Fetch for Spoilt {
@@ -875,10 +885,7 @@ mod tests {
         }
 
         fn complete(&self, _: &Lease, _: &[SolvedUnit]) -> Result<Delivered, LinkError> {
-            let mut state = self.state.lock();
-            state.next += 1;
-            state.is_leased = false;
-            self.changed.notify_all();
+            self.end_lease(|state| state.next += 1);
             // So that nothing is kept, and all that is read is fetched.
             Ok(Delivered::Left)
         }
@@ -893,29 +900,16 @@ mod tests {
 
         fn give_back(&self, _: &Lease, reason: Unsolved) {
             assert!(reason.to_string().contains("lacks the graph"), "{reason}");
-            let mut state = self.state.lock();
-            state.given_back += 1;
-            state.is_leased = false;
-            self.changed.notify_all();
+            self.end_lease(|state| state.given_back += 1);
         }
     }
 
     /// A bit that was flipped in memory stays there, and would make the unit fail again and again.
     #[test]
     fn what_cannot_be_right_is_read_again() {
-        let (options, stop) = (PlanOptions::default(), AtomicBool::new(false));
-        let (game, kernel) = (GameName::TrailTrap, Kernel::Portable);
-        let solver = Solver { game, kernel, allowance_bytes: 1 << 20, stop: &stop };
-        let mut blocks = HashMap::new();
-        solved_here::census_with(3, options, &solver, &mut |_, solved| {
-            blocks.insert(solved.sequence, solved.blocks());
-        })
-        .unwrap();
-        let plan = Arc::new(Plan::new(TrailTrap::LAYOUT, 3, options));
+        let (plan, blocks) = solved(3);
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let link = Spoilt { plan, blocks, state, changed };
-        let engine =
-            Engine::new(link, game, 1, kernel, 1 << 20, CancellationToken::new()).unwrap();
+        let engine = engine_of(Spoilt { plan, blocks, state, changed });
         assert_eq!(engine.run().unwrap(), RunEnd::Finished);
         assert_eq!(engine.link().state.lock().given_back, 1);
     }

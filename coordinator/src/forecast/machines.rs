@@ -451,8 +451,7 @@ impl Machines {
             }
             Stage::Return => (Stage::Take, serve(&mut worker.network, made / network)),
             Stage::Take => {
-                let passing = if depot.is_some() { lease.work.through_coordinator } else { made };
-                let taken = serve(coordinator, passing / network);
+                let taken = serve(coordinator, lease.work.through_coordinator / network);
                 // Workers put it there, twice on shelves, and whoever counts it has it from there.
                 let times = if self.cluster.shelves { 3.0 } else { 2.0 };
                 let kept = depot.map_or(now, |rate| serve(depot_server, times * made / rate));
