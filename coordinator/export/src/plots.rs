@@ -5,7 +5,7 @@ use trailtrap_census::read::{OrderResult, archive::Archive};
 use trailtrap_shared::{
     class::Class,
     count::statistics::{Cell, Counts},
-    graph::pairs,
+    graph::{MAX_ORDER, pairs},
 };
 
 use crate::{
@@ -63,6 +63,11 @@ impl PlotKind {
     pub fn looks_at_graphs(self) -> bool {
         matches!(self, PlotKind::Involutions)
     }
+
+    /// The last order that can be drawn.
+    pub fn last_order(self) -> usize {
+        if self.looks_at_graphs() { examined::LAST_ORDER } else { MAX_ORDER }
+    }
 }
 
 /// Draws a plot of the order, or of all finished orders up to it; of the last finished order if
@@ -80,8 +85,8 @@ pub fn plot(
         (kind, Some(order)) if kind.is_of_one_order() => vec![archive.order(order)?],
         _ => archive.orders(order)?,
     };
-    if kind.looks_at_graphs() && order.is_none() {
-        results.truncate(examined::LAST_ORDER);
+    if order.is_none() {
+        results.truncate(kind.last_order());
     }
     let last = results.last().expect("there is no archive without a finished order");
     let class = archive.class();

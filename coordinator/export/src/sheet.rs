@@ -71,7 +71,7 @@ pub fn sheet(
     let columns = chosen.len().clamp(1, COLUMNS);
     let order = order_name(order, max_size);
     let (drawn, all, graphs) = (chosen.len(), list.len(), class.title());
-    let such = if list.is_filtered() { " as were asked for" } else { "" };
+    let such = if list.is_filtered() { " that pass the filter" } else { "" };
     let title = format!("{drawn} of {all} P1-win {graphs} of {order}{such}");
     let width = (columns as f32 * CELL.0).max(2.0 * CELL.0) + 2.0 * MARGIN;
     let mut picture = Picture::new(&title, width, rows as f32 * CELL.1 + HEAD + MARGIN);

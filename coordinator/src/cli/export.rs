@@ -24,7 +24,11 @@ use trailtrap_export::{
     shards, sheet,
     tables::{self, Orders, TableKind},
 };
-use trailtrap_shared::{class::Class, game::GameName, graph::nauty};
+use trailtrap_shared::{
+    class::Class,
+    game::GameName,
+    graph::{MAX_ORDER, nauty},
+};
 use trailtrap_worker::process::{limits::Size, log};
 
 use super::{
@@ -357,10 +361,12 @@ impl ExportCommand {
     }
 }
 
-/// Says where what is about all graphs of an order ends, if nobody has said where it should.
-fn say_limit(archive: &Archive, last: Option<usize>) -> Result<(), ExportError> {
+/// Says where what is about all graphs of an order, which goes up to order `most`, ends before that,
+/// if nobody has said where it should.
+fn say_limit(archive: &Archive, last: Option<usize>, most: usize) -> Result<(), ExportError> {
     if last.is_none()
         && let Some(first) = archive.orders(None)?.iter().find(|result| !result.is_complete())
+        && first.order <= most
     {
         let (order, max_size) = (first.order, first.max_size());
         log::say(&format!(
@@ -427,7 +433,7 @@ impl ShardsCommand {
 
 impl BfileCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
-        say_limit(archive, self.order)?;
+        say_limit(archive, self.order, MAX_ORDER)?;
         let results = archive.complete_orders(self.order)?;
         let text = sequences::b_file(
             archive.game().about(),
@@ -483,7 +489,7 @@ impl GraphsCommand {
 impl PlotCommand {
     fn run(&self, archive: &Archive) -> Result<(), ExportError> {
         if self.kind.is_of_complete_orders() {
-            say_limit(archive, self.order)?;
+            say_limit(archive, self.order, self.kind.last_order())?;
         }
         self.output.write(|| plots::plot(archive, self.kind, self.order))
     }
@@ -527,7 +533,7 @@ impl BundleCommand {
             nauty: nauty::version(),
         };
         let (directory, last) = (&self.directory, self.order);
-        say_limit(archive, last)?;
+        say_limit(archive, last, MAX_ORDER)?;
         bundle::bundle(archive, directory, last, self.list_size.0, program, watcher)
     }
 }

@@ -96,14 +96,13 @@ impl DiskCache {
                 Some(block)
             }
             Err(error) => {
+                let is_removed = self.check_own().is_ok() && fs::remove_file(&path).is_ok();
                 tracing::warn!(
                     file = %path.display(),
                     error,
-                    "a block on disk is damaged; it is removed and fetched again"
+                    is_removed,
+                    "a block on disk is damaged; it is fetched again"
                 );
-                if self.check_own().is_ok() {
-                    let _ = fs::remove_file(&path);
-                }
                 None
             }
         }
