@@ -207,12 +207,19 @@ impl Supply {
         runtime: &Handle,
         stop: &CancellationToken,
     ) -> Result<Option<ShelfPlace>, SupplyError> {
+        let others = || OtherShelves::new(runtime.clone(), token, stop.clone());
+        let token = self.others.get_or_init(others).token();
         let place = self.shelf.clone().map(|shelf| {
-            let (token, stop) = (token.clone(), stop.clone());
-            shelf::serve(shelf, layout, token, self.shelf_listen, runtime, stop)
+            shelf::serve(shelf, layout, token, self.shelf_listen, runtime, stop.clone())
         });
-        self.others.get_or_init(|| OtherShelves::new(runtime.clone(), token, stop.clone()));
         Ok(place.transpose()?)
+    }
+
+    /// All who have shelves show this token from now on, as the access file has it.
+    pub fn renew_token(&self, token: AccessToken) {
+        if let Some(others) = self.others.get() {
+            others.renew(token);
+        }
     }
 
     /// The census keeps its blocks on shelves, and has this mark; or it does not.

@@ -46,13 +46,15 @@ type Client = ShelfClient<InterceptedService<Channel, Credentials>>;
 /// within the runtime.
 pub struct OtherShelves {
     runtime: Handle,
-    /// What all workers of the census show; none on loopback.
-    token: Option<AccessToken>,
+    token: CommonToken,
     stop: CancellationToken,
     known: RwLock<HashMap<ShelfNumber, Arc<OtherShelf>>>,
     /// Whose turn it is to get a copy.
     turn: AtomicUsize,
 }
+
+/// What all workers of the census show each other; none on loopback. It changes with the access file.
+pub type CommonToken = Arc<RwLock<Option<AccessToken>>>;
 
 struct OtherShelf {
     place: ShelfPlace,
@@ -64,7 +66,23 @@ impl OtherShelves {
     /// None yet.
     pub fn new(runtime: Handle, token: Option<AccessToken>, stop: CancellationToken) -> Self {
         let (known, turn) = (RwLock::default(), AtomicUsize::new(0));
-        OtherShelves { runtime, token, stop, known, turn }
+        OtherShelves { runtime, token: Arc::new(RwLock::new(token)), stop, known, turn }
+    }
+
+    /// The token that is shown, for a shelf that asks for the same.
+    pub fn token(&self) -> CommonToken {
+        self.token.clone()
+    }
+
+    /// Shows another token from now on. Where none was shown, none is needed.
+    pub fn renew(&self, token: AccessToken) {
+        if self.token.read().is_none() {
+            return;
+        }
+        *self.token.write() = Some(token);
+        // Connections have the one before.
+        let known = std::mem::take(&mut *self.known.write());
+        self.set(known.into_values().map(|shelf| shelf.place.clone()).collect());
     }
 
     /// These are all shelves now. Connections to those that are where they were stay.
@@ -86,7 +104,7 @@ impl OtherShelves {
     fn connect(&self, place: ShelfPlace) -> Result<OtherShelf, AccessError> {
         let _inside = self.runtime.enter();
         // Whoever shows no certificate gets no token.
-        let pass = self.token.clone().zip(place.certificate.clone());
+        let pass = self.token.read().clone().zip(place.certificate.clone());
         let pass = pass.map(|(token, certificate)| Pass {
             certificate,
             name: Some(CERTIFICATE_NAME.to_owned()),
@@ -365,7 +383,7 @@ mod tests {
     /// Shelves on this host, and how to reach them with the token that they ask for, if any.
     struct Shelved {
         runtime: Runtime,
-        token: Option<AccessToken>,
+        token: CommonToken,
         directory: tempfile::TempDir,
         shelves: Vec<Arc<Shelf>>,
         places: Vec<ShelfPlace>,
@@ -376,17 +394,18 @@ mod tests {
             let runtime = Runtime::new().unwrap();
             let directory = tempfile::tempdir().unwrap();
             let (mut shelves, mut places) = (Vec::new(), Vec::new());
+            let common = CommonToken::new(RwLock::new(token));
             for i in 0..count {
                 let shelf = Arc::new(Shelf::new(&directory.path().join(i.to_string())).unwrap());
                 shelf.begin(Mark(7)).unwrap();
-                let (token, stop) = (token.clone(), CancellationToken::new());
+                let (token, stop) = (common.clone(), CancellationToken::new());
                 let place =
                     serve(shelf.clone(), LAYOUT, token, None, runtime.handle(), stop).unwrap();
                 let address = format!("127.0.0.1{}", place.address);
                 places.push(ShelfPlace { address, ..place });
                 shelves.push(shelf);
             }
-            Shelved { runtime, token, directory, shelves, places }
+            Shelved { runtime, token: common, directory, shelves, places }
         }
 
         fn others(&self, token: Option<AccessToken>) -> OtherShelves {
@@ -411,7 +430,7 @@ mod tests {
     fn blocks_are_put_on_other_shelves_and_taken_from_there() {
         for token in [None, Some(AccessToken::new([3; 32]))] {
             let shelved = Shelved::new(3, token);
-            let others = shelved.others(shelved.token.clone());
+            let others = shelved.others(shelved.token.read().clone());
             // Of one piece, of several, and one that is nowhere.
             let blocks = [keys(1000), keys(3_000_000)];
             let copies: Vec<ShelfNumber> =
@@ -490,9 +509,30 @@ mod tests {
         // A shelf that shows another certificate is not the one that is meant.
         let mut places = shelved.places.clone();
         places[0].certificate.clone_from(&shelved.places[1].certificate);
-        let others = shelved.others(shelved.token.clone());
+        let others = shelved.others(shelved.token.read().clone());
         others.set(places.clone());
         assert!(others.take(LAYOUT, &places[0], &block.name()).is_err());
+    }
+
+    /// The access file has another token, since the coordinator was started again without the secrets
+    /// that it had.
+    #[test]
+    fn a_new_token_takes_the_place_of_the_one_before() {
+        let [before, after] = [3, 4].map(|byte| AccessToken::new([byte; 32]));
+        let shelved = Shelved::new(2, Some(before.clone()));
+        let block = keys(1000);
+        shelved.shelves[0].put(&block).unwrap();
+        let others = shelved.others(Some(before));
+        let is_had = || others.take(LAYOUT, &shelved.places[0], &block.name()).is_ok();
+        assert!(is_had());
+        *shelved.token.write() = Some(after.clone());
+        assert!(!is_had());
+        others.renew(after.clone());
+        assert!(is_had());
+        // Who needs none still needs none.
+        let plain = shelved.others(None);
+        plain.renew(after);
+        assert!(plain.token().read().is_none());
     }
 
     /// What comes is the block of its name, or is not put there.

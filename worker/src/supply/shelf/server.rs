@@ -31,7 +31,7 @@ use trailtrap_shared::{
     },
 };
 
-use super::{LARGEST_BLOCK, Shelf, ShelfError};
+use super::{LARGEST_BLOCK, Shelf, ShelfError, others::CommonToken};
 use crate::{
     access::self_signed,
     process::connections::{GRACE, Newcomer, connections},
@@ -60,20 +60,21 @@ const WINDOW: u32 = 256 << 10;
 pub fn serve(
     shelf: Arc<Shelf>,
     layout: Layout,
-    token: Option<AccessToken>,
+    token: CommonToken,
     listen: Option<SocketAddr>,
     runtime: &Handle,
     stop: CancellationToken,
 ) -> Result<ShelfPlace, ShelfError> {
     let failed = |cause: String| ShelfError::Serve { path: shelf.path().to_owned(), cause };
-    if token.is_none() && listen.is_some_and(|listen| !listen.ip().is_loopback()) {
+    let is_secure = token.read().is_some();
+    if !is_secure && listen.is_some_and(|listen| !listen.ip().is_loopback()) {
         let why = "without a token, which an access file has, it is served on loopback alone";
         return Err(failed(why.to_owned()));
     }
-    let usual = match token {
+    let usual = match is_secure {
         // IPv6 and IPv4, if there is IPv6.
-        Some(_) => vec![SocketAddr::from(([0; 16], 0)), SocketAddr::from(([0; 4], 0))],
-        None => vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        true => vec![SocketAddr::from(([0; 16], 0)), SocketAddr::from(([0; 4], 0))],
+        false => vec![SocketAddr::from(([127, 0, 0, 1], 0))],
     };
     let places = listen.map_or(usual, |listen| vec![listen]);
     let listener = runtime.block_on(TcpListener::bind(&places[..])).map_err(|error| {
@@ -90,7 +91,7 @@ pub fn serve(
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)));
     let mut certificate = None;
-    if token.is_some() {
+    if is_secure {
         let (shown, key) = self_signed().map_err(|error| failed(error.to_string()))?;
         let identity = Identity::from_pem(&shown, key);
         let tls = ServerTlsConfig::new().identity(identity).timeout(GRACE);
@@ -102,12 +103,12 @@ pub fn serve(
     let service = ShelfServer::new(Service { shelf, layout, reading, putting })
         .max_decoding_message_size(4 << 20);
     // Looked at before anything of a message is read.
-    let grace = token.is_some().then_some(GRACE);
+    let grace = is_secure.then_some(GRACE);
     let admit = move |request: Request<()>| {
-        let Some(token) = &token else { return Ok(request) };
+        let Some(token) = token.read().clone() else { return Ok(request) };
         let shown = request.metadata().get("authorization");
         let shown = shown.and_then(|value| AccessToken::from_header(value.as_bytes()));
-        if shown.is_none_or(|shown| shown != *token) {
+        if shown.is_none_or(|shown| shown != token) {
             return Err(Status::unauthenticated("a shelf admits workers of its census"));
         }
         request.extensions().get::<Newcomer>().map(Newcomer::admit);
