@@ -220,20 +220,15 @@ impl Patience {
     }
 
     /// Reads something, unless it is missing; for some seconds, if it is the system that refuses:
-    /// that may pass. If it does not, it is this file that cannot be read, unless there was no time.
+    /// that may pass.
     fn read<T>(
         &self,
-        path: &Path,
         mut read: impl FnMut() -> Result<T, OfflineError>,
     ) -> Result<Option<T>, OfflineError> {
         let briefly = Patience { lasts: REFUSALS, stop: self.stop.clone() };
-        let read = briefly.try_again(|| match read() {
+        briefly.try_again(|| match read() {
             Err(error) if error.is_missing() => Ok(None),
             read => read.map(Some),
-        });
-        read.map_err(|error| match error {
-            OfflineError::Io { source, .. } if !self.stop.is_cancelled() => damaged(path, source),
-            other => other,
         })
     }
 
@@ -417,20 +412,26 @@ fn carry_lease(
     }
 }
 
-/// Waits for the result of a task that is put out, and delivers it; false if asked to stop before
-/// there is one.
+/// Waits for the result of a task that is put out, and delivers it; false if asked to stop when
+/// there is none.
 fn deliver_result(
     link: &GrpcLink,
     path: impl Fn(&str) -> PathBuf,
     lease: &Lease,
     patience: &Patience,
 ) -> Result<bool, LinkError> {
-    let [task, taken, result, damaged] = ["task", "taken", "result", "damaged"].map(path);
+    let [task, taken, result, aside] = ["task", "taken", "result", "damaged"].map(path);
     let most = lease.plan.most_bytes(&lease.units);
     let mut watch = Watch::default();
-    while !patience.stop.is_cancelled() {
+    loop {
+        let is_last = patience.stop.is_cancelled();
         let read = || open::read(&result, most).map_err(reading(&result));
-        if let Some(bytes) = patience.read(&result, read)? {
+        // What the system does not let be read for so long is of no use, unless there was no time.
+        let read = patience.read(read).map_err(|error| match error {
+            OfflineError::Io { source, .. } if !is_last => damaged(&result, source),
+            other => other,
+        });
+        if let Some(bytes) = read? {
             if let Some(messages) = unpack_result(&result, &bytes, lease)? {
                 link.deliver(lease, messages)?;
                 return Ok(true);
@@ -439,8 +440,11 @@ fn deliver_result(
             tracing::warn!("{place} is of a task of another courier, and is removed");
             let _ = fs::remove_file(&result);
         }
-        if damaged.exists() {
-            return Err(OfflineError::SetAside(damaged).into());
+        if is_last {
+            return Ok(false);
+        }
+        if aside.exists() {
+            return Err(OfflineError::SetAside(aside).into());
         }
         link.check(lease)?;
         if watch.is_silent(last_sign(&task, &taken), Instant::now(), SILENCE) {
@@ -455,7 +459,6 @@ fn deliver_result(
         }
         std::thread::sleep(PAUSE);
     }
-    Ok(false)
 }
 
 /// When somebody has last shown that a task which is not waiting is in work. One that nobody has is
@@ -681,9 +684,17 @@ struct Tasks {
     /// By the numbers of their leases: later leases have larger numbers. `None` while they are being
     /// looked through.
     inputs: BTreeMap<u64, Option<Arc<Inputs>>>,
+    /// Whether the system has let this worker read one, and has refused none since.
+    are_read: bool,
 }
 
 impl Tasks {
+    /// The system refuses to let a task be read. Whether it is the task that is of no use: one after
+    /// the other, or the first, it is this worker that cannot read, and others can.
+    fn blame_refused(&mut self) -> bool {
+        std::mem::take(&mut self.are_read)
+    }
+
     /// A task has been opened. What another courier has carried is of no use any more, and may be of
     /// another census.
     fn begin(&mut self, lease: &Lease, inputs: Inputs) {
@@ -691,6 +702,7 @@ impl Tasks {
             self.inputs.retain(|_, inputs| inputs.is_none());
             self.courier = lease.worker;
         }
+        self.are_read = true;
         self.inputs.insert(lease.number, Some(Arc::new(inputs)));
     }
 
@@ -769,13 +781,26 @@ impl FileLink {
     /// a runtime.
     pub fn heartbeats(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
         let weak = Arc::downgrade(self);
+        let is_told = Arc::new(AtomicBool::new(false));
         async move {
             while let Some(link) = weak.upgrade() {
                 let numbers: Vec<u64> = link.tasks.lock().inputs.keys().copied().collect();
                 // A file system may keep them waiting, and signals have to be heard meanwhile.
+                let is_told = is_told.clone();
                 let touch = move || {
                     for number in numbers {
-                        let _ = open::touch(&link.path(number, "taken"));
+                        let taken = link.path(number, "taken");
+                        if let Err(error) = open::touch(&taken)
+                            && error.kind() == io::ErrorKind::PermissionDenied
+                            && !is_told.swap(true, Ordering::Relaxed)
+                        {
+                            tracing::warn!(
+                                task = %taken.display(),
+                                %error,
+                                "a task in work cannot be touched, and may be given to others too: \
+                                 let this user own or write the courier's files"
+                            );
+                        }
                     }
                 };
                 let _ = tokio::task::spawn_blocking(touch).await;
@@ -838,7 +863,7 @@ impl Link for FileLink {
         if let Some(number) = number {
             self.tasks.lock().inputs.entry(number).or_insert(None);
         }
-        let opened = self.patience.read(&taken, || self.open(&taken));
+        let opened = self.patience.read(|| self.open(&taken));
         if !matches!(opened, Ok(Some(_))) {
             let is_sound = |inputs: &Option<_>| inputs.is_some();
             let mut tasks = self.tasks.lock();
@@ -857,8 +882,12 @@ impl Link for FileLink {
             // The courier has taken it back.
             Ok(None) => {}
             // It may be sound: there was no time to find out.
-            Err(OfflineError::Io { .. }) => {
+            Err(OfflineError::Io { .. }) if self.patience.stop.is_cancelled() => {
                 let _ = fs::rename(&taken, taken.with_extension("task"));
+            }
+            Err(error @ OfflineError::Io { .. }) if !self.tasks.lock().blame_refused() => {
+                let _ = fs::rename(&taken, taken.with_extension("task"));
+                return Err(error.into());
             }
             Err(error) => set_aside(&taken, &error),
         }
@@ -1189,7 +1218,7 @@ mod tests {
         assert!(watch.is_silent(sign(), now + SILENCE + PAUSE, SILENCE));
     }
 
-    /// Whoever is asked to stop while the system refuses leaves a task to others.
+    /// Whoever is asked to stop while the system refuses waits no longer.
     #[test]
     fn what_there_was_no_time_to_read_is_not_damaged() {
         let stop = CancellationToken::new();
@@ -1197,8 +1226,22 @@ mod tests {
         let patience = Patience { lasts: Duration::MAX, stop };
         let path = Path::new("5.taken");
         let refused = || Err(at(path)(io::Error::from(io::ErrorKind::StaleNetworkFileHandle)));
-        let read = patience.read::<()>(path, refused);
+        let read = patience.read::<()>(refused);
         assert!(matches!(read, Err(OfflineError::Io { .. })), "{read:?}");
+    }
+
+    /// A worker that may not read, or has no descriptors left, does not set aside what others can
+    /// solve; a task that it cannot read among others that it can is of no use.
+    #[test]
+    fn refused_tasks_are_blamed_only_by_who_can_read_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = link(directory.path());
+        let blame = || link.tasks.lock().blame_refused();
+        assert!(!blame());
+        fs::write(directory.path().join("5.task"), task(5)).unwrap();
+        assert!(matches!(link.lease(0), Ok(Grant::Work(_))));
+        assert!(blame());
+        assert!(!blame());
     }
 
     #[test]

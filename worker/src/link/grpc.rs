@@ -6,16 +6,22 @@ mod shelf;
 
 use std::{
     cell::Cell,
+    future::ready,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use backon::{ConstantBuilder, ExponentialBuilder, Retryable};
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, task::JoinHandle};
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::{
@@ -71,14 +77,16 @@ impl Identity {
 /// The first pause before something is tried again, and the longest.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 const MOST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause between heartbeats, which tell a courier that the coordinator was started again.
+const MOST_HEARTBEAT: Duration = Duration::from_secs(60);
 
 /// So many bytes of blocks are made and put into the depot, or on shelves, at a time, or those of one
 /// unit.
 const OFFERED_BYTES: u64 = 8 << 20;
 
 /// When the worker is asked to stop, an answer that changes what the coordinator knows of it is
-/// awaited for so long: one that is well answers within five seconds, and the lease that it may grant
-/// would have to expire.
+/// awaited for so long, once all is sent: one that is well answers within five seconds, and the lease
+/// that it may grant would have to expire.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
 
 /// What heartbeats have brought to light.
@@ -103,8 +111,9 @@ pub struct GrpcLink {
     worker: AtomicU64,
     /// Held while a thread registers, so that the others wait for the new number.
     registering: Mutex<()>,
-    /// The pause between heartbeats, which the coordinator says.
-    heartbeat: Mutex<Duration>,
+    /// The pause between heartbeats, which the coordinator says. Whoever waits for the next one
+    /// hears of it.
+    heartbeat: watch::Sender<Duration>,
     /// The leases that heartbeats renew: the numbers of this worker and of the lease. Another
     /// census, which has taken the place of the one before, may number its leases alike.
     held: Mutex<Vec<(u64, u64)>>,
@@ -244,7 +253,7 @@ impl GrpcLink {
             stop,
             worker: AtomicU64::new(0),
             registering: Mutex::default(),
-            heartbeat: Mutex::new(Duration::from_secs(5)),
+            heartbeat: watch::Sender::new(Duration::from_secs(5)),
             held: Mutex::default(),
             heard: Mutex::default(),
             shelves_are_needed: AtomicBool::new(false),
@@ -290,6 +299,9 @@ impl GrpcLink {
         match CoordinatorConnection::new(&self.reach, access, generation + 1) {
             Ok(new) => {
                 tracing::info!(coordinator = new.access.address, "the access file has changed");
+                if let Some(pass) = &new.access.pass {
+                    self.supply.renew_token(pass.token.clone());
+                }
                 *connection = new;
                 true
             }
@@ -320,12 +332,12 @@ impl GrpcLink {
         };
         let reply = self.persist("register", || {
             let (mut client, request) = (self.client(), request.clone());
-            unless_stopped(self.stop.clone(), LAST_ANSWER, async move {
+            unless_stopped(self.stop.clone(), for_a_time(LAST_ANSWER), async move {
                 client.register(with_timeout(request, 30)).await
             })
         })?;
-        *self.heartbeat.lock() =
-            Duration::from_millis(reply.heartbeat_milliseconds.max(10).into());
+        let pause = Duration::from_millis(reply.heartbeat_milliseconds.into());
+        self.heartbeat.send_replace(pause.clamp(Duration::from_millis(10), MOST_HEARTBEAT));
         let mark = |number: u64| (number != 0).then_some(Mark(number));
         self.supply.look_for(mark(reply.depot_mark));
         self.supply.use_shelves(mark(reply.shelf_mark)).map_err(LinkError::refused)?;
@@ -434,7 +446,8 @@ impl GrpcLink {
         async move {
             let mut refreshing: Option<JoinHandle<_>> = None;
             while let Some(link) = weak.upgrade() {
-                let (mut client, pause) = (link.client(), *link.heartbeat.lock());
+                let (mut client, mut pauses) = (link.client(), link.heartbeat.subscribe());
+                let pause = *pauses.borrow();
                 let generation = link.generation();
                 let worker = link.worker();
                 let held = link.held.lock().clone();
@@ -461,7 +474,8 @@ impl GrpcLink {
                         refreshing = Some(tokio::task::spawn_blocking(refresh));
                     }
                 }
-                tokio::time::sleep(pause).await;
+                // A coordinator that was started again may give leases for a shorter time.
+                let _ = timeout(pause, pauses.changed()).await;
             }
         }
     }
@@ -513,7 +527,7 @@ impl Link for GrpcLink {
         let (worker, by_name) = (self.worker(), self.supply.is_kept());
         let reply = self.persist("lease", || {
             let mut client = self.client();
-            unless_stopped(self.stop.clone(), LAST_ANSWER, async move {
+            unless_stopped(self.stop.clone(), for_a_time(LAST_ANSWER), async move {
                 let request = wire::LeaseRequest { worker, room, by_name };
                 nothing_if_unknown(client.lease(with_timeout(request, 60)).await)
             })
@@ -650,7 +664,7 @@ impl GrpcLink {
         }
         tracing::warn!(
             lease = lease.number,
-            "the lease had ended: its results are there already, or not wanted any more"
+            "its results are not taken: the lease had ended, or the coordinator was started again"
         );
         Ok(Delivered::Void)
     }
@@ -662,11 +676,17 @@ impl GrpcLink {
         let messages = Arc::new(messages);
         self.persist("complete", || {
             let (mut client, messages) = (self.client(), messages.clone());
-            async move {
-                let stream =
-                    tokio_stream::iter((0..messages.len()).map(move |i| messages[i].clone()));
+            let sent = Arc::new(AtomicUsize::new(0));
+            let resting = rests(sent.clone(), LAST_ANSWER);
+            unless_stopped(self.stop.clone(), resting, async move {
+                let count = messages.len();
+                let next = move |i: usize| {
+                    sent.store(i, Ordering::Relaxed);
+                    messages[i].clone()
+                };
+                let stream = tokio_stream::iter((0..count).map(next));
                 nothing_if_unknown(client.complete(stream).await)
-            }
+            })
         })
     }
 }
@@ -692,7 +712,7 @@ impl BlockOrigin for GrpcLink {
             wanted.iter().map(|wanted| messages::request(worker, wanted, &[])).collect();
         let answers = self.persist("describe", || {
             let (mut client, requests) = (self.client(), requests.clone());
-            unless_stopped(self.stop.clone(), Duration::ZERO, async move {
+            unless_stopped(self.stop.clone(), ready(()), async move {
                 let count = requests.len();
                 let mut stream = client.describe(tokio_stream::iter(requests)).await?.into_inner();
                 let mut answers = Vec::with_capacity(count);
@@ -720,7 +740,7 @@ impl BlockOrigin for GrpcLink {
             .collect();
         let answers = self.persist("fetch", || {
             let (mut client, requests) = (self.client(), requests.clone());
-            unless_stopped(self.stop.clone(), Duration::ZERO, async move {
+            unless_stopped(self.stop.clone(), ready(()), async move {
                 let count = requests.len();
                 let mut stream =
                     client.fetch_partition(tokio_stream::iter(requests)).await?.into_inner();
@@ -753,21 +773,35 @@ impl BlockOrigin for GrpcLink {
     }
 }
 
-/// The answer to a call, unless the worker is asked to stop and so long has passed since: to a call
-/// that reads something the coordinator may wait for a shelf, for many minutes.
+/// The answer to a call, unless the worker is asked to stop and `grace` ends, which begins then: to a
+/// call that reads something the coordinator may wait for a shelf, for many minutes.
 async fn unless_stopped<T>(
     stop: CancellationToken,
-    grace: Duration,
+    grace: impl Future<Output = ()>,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     let stopped = async {
         stop.cancelled().await;
-        tokio::time::sleep(grace).await;
+        grace.await;
     };
     tokio::select! {
         biased;
         answer = call => answer,
         () = stopped => Err(Status::unavailable("the worker is to stop")),
+    }
+}
+
+/// A time that begins when it is first waited for.
+async fn for_a_time(time: Duration) {
+    sleep(time).await;
+}
+
+/// Waits until `sent` has not grown for so long.
+async fn rests(sent: Arc<AtomicUsize>, pause: Duration) {
+    let mut before = None;
+    while before != Some(sent.load(Ordering::Relaxed)) {
+        before = Some(sent.load(Ordering::Relaxed));
+        sleep(pause).await;
     }
 }
 
@@ -868,7 +902,7 @@ fn with_timeout<T>(message: T, seconds: u64) -> Request<T> {
 /// Sleeps until the pause is over, or the worker is asked to stop.
 fn sleeper(stop: &CancellationToken) -> impl backon::Sleeper + use<> {
     let stop = stop.clone();
-    move |pause| stop.clone().run_until_cancelled_owned(tokio::time::sleep(pause))
+    move |pause| stop.clone().run_until_cancelled_owned(sleep(pause))
 }
 
 #[cfg(test)]
@@ -899,16 +933,40 @@ mod tests {
     async fn who_is_to_stop_waits_for_an_answer_no_longer_than_it_takes() {
         let stop = CancellationToken::new();
         let after = |pause| async move {
-            tokio::time::sleep(pause).await;
+            sleep(pause).await;
             Ok(())
         };
         let [late, in_time] = [LAST_ANSWER * 2, LAST_ANSWER / 2];
-        let ask = |grace, pause| unless_stopped(stop.clone(), grace, after(pause));
-        assert!(ask(LAST_ANSWER, late).await.is_ok());
-        stop.cancel();
+        let ask = |grace, pause| unless_stopped(stop.clone(), for_a_time(grace), after(pause));
+        // However long before it is asked to stop it has begun.
+        let stopping = async {
+            sleep(late).await;
+            stop.cancel();
+        };
+        let (answer, ()) = tokio::join!(ask(LAST_ANSWER, late + in_time), stopping);
+        assert!(answer.is_ok());
         assert!(ask(LAST_ANSWER, in_time).await.is_ok());
         assert!(ask(LAST_ANSWER, late).await.is_err());
         assert!(ask(Duration::ZERO, in_time).await.is_err());
+    }
+
+    /// A delivery that goes on is not given up; one that nobody takes is.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_sent_is_awaited_while_more_of_it_goes() {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        for (pause, comes) in [(LAST_ANSWER / 2, true), (LAST_ANSWER * 3, false)] {
+            let sent = Arc::new(AtomicUsize::new(0));
+            let grace = rests(sent.clone(), LAST_ANSWER);
+            let send = async move {
+                for i in 0..20 {
+                    sent.store(i, Ordering::Relaxed);
+                    sleep(pause).await;
+                }
+                Ok(())
+            };
+            assert_eq!(unless_stopped(stop.clone(), grace, send).await.is_ok(), comes);
+        }
     }
 
     /// A worker has as much of a plan as the census does of the order, and another one when it is
