@@ -46,8 +46,13 @@ impl Comparisons {
     /// Whether a unit is among those that are to be solved twice.
     pub fn want(&self, unit: Unit) -> bool {
         let Unit { order, shard, part } = unit;
-        self.disputed.contains(&unit)
+        self.is_disputed(unit)
             || self.secret.draws("comparison", &(order, shard, part)).chance(self.share)
+    }
+
+    /// Whether it is not known who is right about a unit.
+    pub fn is_disputed(&self, unit: Unit) -> bool {
+        self.disputed.contains(&unit)
     }
 
     /// A unit was solved by this worker.

@@ -92,12 +92,12 @@ impl Trace {
         Trace { worker: suspect.worker, units: suspect.pending, confirmed: 0 }
     }
 
-    /// Considers a unit that the store holds.
-    pub fn add(&mut self, unit: Unit, record: &UnitRecord) {
+    /// Considers a unit that the store holds. What those who are blamed have confirmed says nothing.
+    pub fn add(&mut self, unit: Unit, record: &UnitRecord, blamed: &[Author]) {
         if record.worker.is(&self.worker) {
-            match record.confirmed.is_empty() {
-                true => self.units.push(Instance { number: record.instance, unit }),
-                false => self.confirmed = self.confirmed.max(record.instance),
+            match record.is_confirmed(blamed) {
+                true => self.confirmed = self.confirmed.max(record.instance),
+                false => self.units.push(Instance { number: record.instance, unit }),
             }
         }
     }
@@ -597,7 +597,7 @@ mod tests {
     /// while no work was given out, which may have been done after it.
     #[test]
     fn what_did_not_come_before_a_confirmed_result_is_traced() {
-        let [suspect, other] = ["a", "b"].map(|name| Author::new(name, "portable"));
+        let [suspect, other, liar] = ["a", "b", "c"].map(|name| Author::new(name, "portable"));
         let unit = |shard| Unit { order: 9, shard, part: 0 };
         let record = |worker: &Author, instance: u64, confirmed: &[&Author]| {
             let (sequence, summary) = (DegreeSequence::new([0]), Summary::default());
@@ -615,11 +615,15 @@ mod tests {
             record(&suspect, 5, &[]),
             record(&suspect, 6, &[]),
             record(&other, 7, &[&suspect]),
+            record(&suspect, 8, &[&liar]),
+            record(&suspect, 4, &[&liar, &other]),
         ];
         let pending = [5, 4].map(|number| Instance { number, unit: unit(10 + number as u32) });
         let mut trace = Trace::new(Suspect { worker: suspect, pending: pending.to_vec() });
-        (0..).zip(&records).for_each(|(shard, record)| trace.add(unit(shard), record));
+        (0..).zip(&records).for_each(|(shard, record)| {
+            trace.add(unit(shard), record, std::slice::from_ref(&liar));
+        });
         let traced: Vec<u32> = trace.finish().map(|unit| unit.shard).collect();
-        assert_eq!(traced, [15, 2, 4, 5]);
+        assert_eq!(traced, [15, 2, 4, 5, 7]);
     }
 }

@@ -70,16 +70,19 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Whether it is still to be solved a second time.
+    /// Whether it is still to be solved a second time: also if that was done, and a run ended before
+    /// what it decided was kept.
     pub fn is_to_compare(&self, comparisons: &Comparisons) -> bool {
-        !self.is_confirmed && comparisons.want(self.unit)
+        comparisons.is_disputed(self.unit) || !self.is_confirmed && comparisons.want(self.unit)
     }
 
-    /// That of this record, of an order of a game that tells the sum in this place, if it has one.
-    pub fn of(unit: Unit, record: UnitRecord, told: Option<usize>) -> Self {
+    /// That of this record, of an order of a game that tells the sum in this place, if it has one;
+    /// and with what these did not confirm, who were blamed.
+    pub fn of(unit: Unit, record: UnitRecord, told: Option<usize>, blamed: &[Author]) -> Self {
         let sums = Partial::of(&record, usize::from(unit.order), told);
-        let UnitRecord { content, inputs, worker, confirmed, .. } = record;
-        Recorded { unit, content, inputs, sums, worker, is_confirmed: !confirmed.is_empty() }
+        let is_confirmed = record.is_confirmed(blamed);
+        let UnitRecord { content, inputs, worker, .. } = record;
+        Recorded { unit, content, inputs, sums, worker, is_confirmed }
     }
 }
 

@@ -28,7 +28,7 @@ use trailtrap_worker::{
 use super::{Census, CensusError, DisputeVerdict, counting::CountTicket, parts::CensusSource};
 use crate::{
     core::{Case, Examined, Suspect, Trace, parents::ENUMERATED_ORDER, secret::Draws},
-    records::{Author, Delivery, UnitRecord, ahead::Ahead, delivery},
+    records::{Author, Delivery, UnitRecord, ahead::Ahead, alarm, delivery},
     store::{Store, StoreError, block_id},
     trust::trial::{Odds, Trial, TrialError},
 };
@@ -62,12 +62,14 @@ pub(super) fn trace(
     suspects: Vec<Suspect>,
     last_instance: u64,
 ) -> Result<Vec<Unit>, StoreError> {
+    let mut blamed: Vec<Author> = suspects.iter().map(|suspect| suspect.worker.clone()).collect();
+    blamed.extend(alarm::blamed(store.alarms()?.iter().map(|(_, alarm)| alarm)));
     let mut traces: Vec<Trace> = suspects.into_iter().map(Trace::new).collect();
     for order in 1..=MAX_ORDER {
         for item in store.each_unit(order) {
             let (unit, record) = item?;
             if record.instance <= last_instance {
-                traces.iter_mut().for_each(|trace| trace.add(unit, &record));
+                traces.iter_mut().for_each(|trace| trace.add(unit, &record, &blamed));
             }
         }
     }

@@ -25,7 +25,11 @@ use crate::{
         parents::ENUMERATED_ORDER, withdrawal,
     },
     read::finished,
-    records::{OrderRecord, OrderResult, UnitRecord, ahead::Ahead, alarm::Alarm},
+    records::{
+        OrderRecord, OrderResult, UnitRecord,
+        ahead::Ahead,
+        alarm::{self, Alarm},
+    },
     store::{self, Store, StoreError},
     trust::checks::{self, Contradiction},
 };
@@ -83,8 +87,9 @@ impl Census {
         });
         let told = self.store.game().about().told_by_outcome();
         let records = self.store.each_unit_of(&plan);
+        let blamed = self.event(|core| alarm::blamed(core.alarms().values().map(Arc::as_ref)));
         let records: Vec<Recorded> = records
-            .map(|item| item.map(|(unit, record)| Recorded::of(unit, record, told)))
+            .map(|item| item.map(|(unit, record)| Recorded::of(unit, record, told, &blamed)))
             .collect::<Result<_, _>>()?;
         let units = plan.unit_count() as usize;
         if records.len() < units && self.lacks_parents(n)? {

@@ -58,6 +58,11 @@ pub struct Alarm {
     pub settled: Option<String>,
 }
 
+/// Whom these alarms blame. That one of them is settled says nothing of what somebody did before.
+pub fn blamed<'a>(alarms: impl IntoIterator<Item = &'a Alarm>) -> Vec<Author> {
+    alarms.into_iter().flat_map(|alarm| alarm.blamed.iter().cloned()).collect()
+}
+
 impl Alarm {
     /// So many results, of a few kilobytes each, are kept with an alarm: a record of more than
     /// 64 MiB is not read again.

@@ -58,6 +58,11 @@ impl UnitRecord {
             && self.digest == other.digest
             && self.statistics == other.statistics
     }
+
+    /// Whether another worker has come to the same, and nobody has blamed that one for anything.
+    pub fn is_confirmed(&self, blamed: &[Author]) -> bool {
+        self.confirmed.iter().any(|by| !blamed.iter().any(|blamed| blamed.is(by)))
+    }
 }
 
 /// What is kept about an order.

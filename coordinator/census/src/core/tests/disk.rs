@@ -36,7 +36,8 @@ impl World {
 
     pub(super) fn trace(&self, suspect: Suspect) -> Vec<Unit> {
         let mut trace = Trace::new(suspect);
-        self.disk.units.iter().for_each(|(unit, record)| trace.add(*unit, record));
+        let blamed = alarm::blamed(self.disk.alarms.values());
+        self.disk.units.iter().for_each(|(unit, record)| trace.add(*unit, record, &blamed));
         trace.finish().collect()
     }
 
@@ -59,10 +60,11 @@ impl World {
             alone
         });
         let comparable = comparable.collect();
+        let blamed = alarm::blamed(self.disk.alarms.values());
         let opening = OrderOpening {
             parents: vec![below; plan.shards.len()],
             records: records
-                .map(|(unit, record)| Recorded::of(*unit, record.clone(), Some(TOLD)))
+                .map(|(unit, record)| Recorded::of(*unit, record.clone(), Some(TOLD), &blamed))
                 .collect(),
             outcomes_kept: self.outcomes_kept,
             graphs_dropped: !self.outcomes_kept && self.sizes_kept == 0,

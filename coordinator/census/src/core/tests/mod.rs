@@ -23,7 +23,7 @@ use super::{comparison::Comparisons, effect::Effect, inquiry::Next, secret::Secr
 use crate::records::{
     Author, Delivery, UnitRecord,
     ahead::Ahead,
-    alarm::{Alarm, AlarmKind},
+    alarm::{self, Alarm, AlarmKind},
 };
 
 /// A result as a worker may come to it.
