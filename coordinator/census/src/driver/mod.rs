@@ -265,14 +265,21 @@ impl Census {
     ) -> Result<Arc<Self>, CensusError> {
         let mut store = Store::open(directory, options.game, options.class)?;
         let new = || Ok::<_, getrandom::Error>(Mark(getrandom::u64()?.max(1)));
+        let goal = options.goal.of_class(store.class());
         match kept {
+            KeptIn::Depot(depot) if store.depot().is_none() && store.has_results(goal)? => {
+                tracing::warn!(
+                    depot = %depot.display(),
+                    "all of this is done: nothing is kept in the depot"
+                );
+                store.take_depot()?;
+            }
             KeptIn::Depot(depot) => store.keep_in(depot, new()?)?,
             KeptIn::Shelves { reader, patience } => {
                 store.keep_on_shelves(new()?, reader, patience)?;
             }
             KeptIn::TheSame => store.take_depot()?,
         }
-        let goal = options.goal.of_class(store.class());
         Self::on(store, CensusOptions { goal, ..options }, Box::new(options.clock))
     }
 

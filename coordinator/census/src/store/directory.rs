@@ -258,14 +258,7 @@ impl DataDirectory {
         if !self.store().try_exists()? {
             return Ok(false);
         }
-        let store = Store::open_read_only(&self.store())?;
-        for n in 1..=goal.order {
-            let result = store.order(n)?.and_then(|record| record.result);
-            if result.is_none_or(|by_size| by_size.len() <= goal.max_size(n)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Store::open_read_only(&self.store())?.has_results(goal)
     }
 
     /// Where the database is.

@@ -50,7 +50,7 @@ use trailtrap_shared::{
     partition::{
         BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, OLDEST_BLOCK_FORMAT, Section,
     },
-    plan::{Plan, Shard, Unit},
+    plan::{Goal, Plan, Shard, Unit},
     protocol::codec::{self, CodecError},
 };
 use trailtrap_worker::{
@@ -653,6 +653,21 @@ impl Store {
     /// The store cannot be written.
     pub fn put_epoch(&self, epoch: u32) -> Result<(), StoreError> {
         self.put(EPOCH, &epoch)
+    }
+
+    /// Whether this is done.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn has_results(&self, goal: Goal) -> Result<bool, StoreError> {
+        for n in 1..=goal.order {
+            let result = self.order(n)?.and_then(|record| record.result);
+            if result.is_none_or(|by_size| by_size.len() <= goal.max_size(n)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The record of an order, if it was begun.

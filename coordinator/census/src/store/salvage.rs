@@ -164,6 +164,8 @@ impl Salvage<'_> {
                 other => {
                     let why = other.map_or_else(|error| error.to_string(), |_| "lost".to_owned());
                     self.watcher.say(&format!("order {n} is done again: its record is {why}"));
+                    // It had some, whether or not they are lost as well.
+                    self.lost += self.old.unit_count(n).max(1);
                     complete = false;
                     continue;
                 }

@@ -309,6 +309,12 @@ impl Wreck {
         self.records.keys().map(of_key).max().unwrap_or(0)
     }
 
+    /// Of how many units of an order there is a record, sound or not.
+    pub fn unit_count(&self, order: usize) -> u64 {
+        let units = self.records.keys().filter_map(|key| unit_of_key(key));
+        units.filter(|unit| usize::from(unit.order) == order).count() as u64
+    }
+
     /// The alarms that can be read, by number.
     pub fn alarms(&self) -> impl Iterator<Item = (u32, Result<Alarm, StoreError>)> {
         self.records
