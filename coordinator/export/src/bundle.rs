@@ -169,6 +169,7 @@ pub fn bundle(
         archive,
         tables::TableKind::Orders,
         Orders::UpTo(Some(last)),
+        watcher,
     )?);
     filling.put("README.md", documents::readme(about, class, &orders, &table))?;
     filling.put("CITATION.cff", documents::citation(about, class, &program))?;
@@ -201,7 +202,7 @@ fn put_tables(filling: &mut Filling, archive: &Archive, last: usize) -> Result<(
         all.filter(|kind| kind.since_bundle_format().is_some())
     };
     for kind in kinds() {
-        let table = tables::build(archive, kind, Orders::UpTo(Some(last)))?;
+        let table = tables::build(archive, kind, Orders::UpTo(Some(last)), filling.watcher)?;
         for (format, extension) in TABLE_FORMATS {
             filling.put(&table_file(kind, extension), render(&table, format)?)?;
         }
@@ -214,7 +215,7 @@ fn put_plots(filling: &mut Filling, archive: &Archive, last: usize) -> Result<()
         let orders =
             if kind.is_of_one_order() { (3.min(last)..=last).collect() } else { vec![last] };
         for order in orders {
-            let picture = plots::plot(archive, kind, Some(order))?;
+            let picture = plots::plot(archive, kind, Some(order), filling.watcher)?;
             let stem = if kind.is_of_one_order() {
                 format!("{}-n{order:02}", kind.name())
             } else {

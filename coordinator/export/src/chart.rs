@@ -121,6 +121,8 @@ pub struct Series {
     pub marker: Marker,
     /// Whether the points are joined, and by what dashes.
     pub line: Option<Option<f32>>,
+    /// Points that lie further apart than this on the first axis are not joined.
+    pub reach: f64,
     /// Intervals on the second axis, each with its place on the first.
     pub intervals: Vec<(f64, [f64; 2])>,
 }
@@ -226,10 +228,12 @@ fn axes(
 
 fn curves(picture: &mut Picture, frame: Frame, x: &Axis, y: &Axis, series: &[Series]) {
     for one in series {
-        let points: Vec<(f32, f32)> =
-            one.points.iter().map(|&point| place(frame, x, y, point)).collect();
         if let Some(dash) = one.line {
-            picture.line(&points, 0.8, dash, one.colour);
+            for joined in one.points.chunk_by(|a, b| b.0 - a.0 <= one.reach) {
+                let joined: Vec<(f32, f32)> =
+                    joined.iter().map(|&point| place(frame, x, y, point)).collect();
+                picture.line(&joined, 0.8, dash, one.colour);
+            }
         }
         for &(at, ends) in &one.intervals {
             let ends = ends.map(|end| place(frame, x, y, (at, end)));
@@ -238,7 +242,7 @@ fn curves(picture: &mut Picture, frame: Frame, x: &Axis, y: &Axis, series: &[Ser
                 picture.line(&[(x - 1.5, y), (x + 1.5, y)], 0.6, None, one.colour);
             }
         }
-        points.iter().for_each(|&point| mark(picture, point, one));
+        one.points.iter().for_each(|&point| mark(picture, place(frame, x, y, point), one));
     }
 }
 
@@ -267,6 +271,35 @@ fn mark(picture: &mut Picture, (x, y): (f32, f32), series: &Series) {
         Marker::Ring => {
             picture.disc(x, y, 1.7, WHITE);
             picture.ring(x, y, 1.7, 0.7, series.colour);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::picture::{BLUE, PictureFormat};
+
+    /// What is alone has its mark still.
+    #[test]
+    fn no_line_leads_across_what_is_missing() {
+        for (reach, lines) in [(f64::INFINITY, 1), (2.0, 3)] {
+            let series = Series {
+                name: "m even".to_owned(),
+                points: [0.0, 2.0, 6.0, 10.0].map(|x| (x, 1.0)).into(),
+                colour: BLUE,
+                marker: Marker::Disc,
+                line: Some(None),
+                reach,
+                intervals: Vec::new(),
+            };
+            let axis = || Axis { label: String::new(), from: 0.0, to: 10.0, scale: Scale::Linear };
+            let picture = chart("", &axis(), &axis(), &[series]).render(PictureFormat::Svg);
+            let svg = String::from_utf8(picture).unwrap();
+            let count = |what: &str| svg.matches(what).count();
+            // One more of each is in the legend.
+            assert_eq!(count("stroke=\"#0072b2\""), lines + 1, "{reach}");
+            assert_eq!(count("fill=\"#0072b2\""), 4 + 1, "{reach}");
         }
     }
 }

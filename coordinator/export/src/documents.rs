@@ -59,6 +59,15 @@ fn is_default(about: &About) -> bool {
     about.name == GameName::default().about().name
 }
 
+/// The title of a picture: with the game, where it is not the one that commands take if none is
+/// named.
+pub fn title_of_picture(about: &About, title: String) -> String {
+    match is_default(about) {
+        true => title,
+        false => format!("{}: {title}", about.title),
+    }
+}
+
 /// The list of P1-win graphs in a bundle. Its name says of which game and which graphs they are: the
 /// file may be passed on alone.
 pub fn list_file(about: &About, class: Class, order: usize) -> String {
@@ -136,21 +145,34 @@ fn list_check(about: &About, class: Class, order: usize, flag: &str) -> String {
     )
 }
 
-/// `README.md`; `table` is that of the orders.
-pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -> String {
-    let lists = orders.iter().map(|entry| {
+/// The table of the lists of P1-win graphs in `README.md`.
+pub fn lists(orders: &[OrderEntry]) -> String {
+    let rows = orders.iter().map(|entry| {
         let ListEntry { graphs, bytes, sha256, file } = &entry.p1_win_list;
         let file =
             file.as_deref().map_or_else(|| "not included".to_owned(), |file| format!("`{file}`"));
         format!("| {} | {graphs} | {bytes} | `{sha256}` | {file} |\n", entry.order)
     });
-    let trust = orders.iter().map(|OrderEntry { order, units, trust, .. }| {
+    let heading = "| order | graphs | bytes | SHA-256 | file |\n|---|---|---|---|---|\n";
+    heading.to_owned() + &rows.collect::<String>()
+}
+
+/// The table of what was done against wrong results in `README.md`.
+pub fn trust(orders: &[OrderEntry]) -> String {
+    let rows = orders.iter().map(|OrderEntry { order, units, trust, .. }| {
         let Trust { replication, units_confirmed, records_tried, alarms_settled } = trust;
         format!(
             "| {order} | {replication} | {units_confirmed} of {units} | {records_tried} | \
                  {alarms_settled} |\n"
         )
     });
+    let heading = "| order | replication | units solved again by another worker | records derived \
+                   again | alarms, settled |\n|---|---|---|---|---|\n";
+    heading.to_owned() + &rows.collect::<String>()
+}
+
+/// `README.md`; `table` is that of the orders.
+pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -> String {
     let columns = shards::describe(about, class)
         .into_iter()
         .map(|(name, meaning)| format!("| `{name}` | {} |\n", formats::escaped(&meaning)));
@@ -179,8 +201,8 @@ pub fn readme(about: &About, class: Class, orders: &[OrderEntry], table: &str) -
         ("{table}", table.to_owned()),
         ("{share_rounding}", SHARE_ROUNDING.to_owned()),
         ("{percent_rounding}", PERCENT_ROUNDING.to_owned()),
-        ("{lists}", lists.collect()),
-        ("{trust}", trust.collect()),
+        ("{lists}", lists(orders)),
+        ("{trust}", trust(orders)),
         (
             "{list_check}",
             sample.map_or_else(String::new, |order| list_check(about, class, order, &flag)),

@@ -6,7 +6,11 @@
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
-use trailtrap_census::read::{OrderResult, archive::Archive};
+use trailtrap_census::read::{
+    OrderResult, Watcher,
+    archive::{Archive, ArchiveError},
+    finished::FinishedError,
+};
 use trailtrap_shared::{
     class::Class,
     count::statistics::{Cell, Counts},
@@ -38,26 +42,29 @@ struct Known {
     cell: Cell,
 }
 
-/// The rows of the table of this kind and these orders, but not of [`TableKind::Conditions`].
+/// The rows of the table of this kind and these orders, but not of [`TableKind::Conditions`]. If
+/// no order is `named`, those whose graphs are not there are left out of rows and results, and
+/// `watcher` hears which these are.
 ///
 /// # Errors
-/// If an order has too many graphs, or they were not kept; if the census is of another game; or if
-/// what is found of a graph, or of all of them, contradicts the census.
+/// If an order has too many graphs; if those of the order that is named, or of all orders, are not
+/// there; if the census is of another game; or if what is found of a graph, or of all of them,
+/// contradicts the census.
 pub fn rows(
     archive: &Archive,
     kind: TableKind,
-    results: &[OrderResult],
+    results: &mut Vec<OrderResult>,
+    named: Option<usize>,
+    watcher: &dyn Watcher,
 ) -> Result<Vec<(Vec<Value>, Cell)>, ExportError> {
-    let mut rows = Vec::new();
-    for result in results {
-        let graphs = graphs(archive, result)?;
-        let n = Value::Number(result.order as u64);
+    each(archive, results, named, watcher, |order, graphs| {
+        let n = number(&order);
         let cells = match kind {
-            TableKind::PlayLength => by_length(result.order, &graphs)?,
-            TableKind::Involutions => by_involutions(&graphs)?,
+            TableKind::PlayLength => by_length(order, graphs)?,
+            TableKind::Involutions => by_involutions(graphs)?,
             _ => unreachable!("other tables look at no graph, or are not of rows"),
         };
-        rows.extend(cells.into_iter().map(|(keys, cell)| {
+        let row = |(keys, cell): ([usize; 3], Cell)| {
             let parity = parity_of(keys[0]);
             let key = match kind {
                 TableKind::PlayLength => keys[1..].iter().map(number).collect(),
@@ -67,42 +74,83 @@ pub fn rows(
                 }
             };
             ([vec![n.clone(), parity], key].concat(), cell)
-        }));
-    }
-    Ok(rows)
+        };
+        Ok(cells.into_iter().map(row).collect())
+    })
 }
 
-/// The rows of a plot by the size of the largest support of an involution.
+/// The rows of a plot by the size of the largest support of an involution, of orders as in
+/// [`rows`].
 ///
 /// # Errors
 /// As [`rows`].
 pub fn by_support(
     archive: &Archive,
-    results: &[OrderResult],
+    results: &mut Vec<OrderResult>,
+    named: Option<usize>,
+    watcher: &dyn Watcher,
 ) -> Result<Vec<parity::Row>, ExportError> {
-    let mut rows = Vec::new();
-    for result in results {
-        let cells = by_involutions(&graphs(archive, result)?)?.into_iter();
+    each(archive, results, named, watcher, |order, graphs| {
+        let cells = by_involutions(graphs)?.into_iter();
         let cells = cells.map(|([parity, support, _], cell)| (parity, support, cell));
-        rows.extend(parity::apart(result.order, cells));
-    }
-    Ok(rows)
+        Ok(parity::apart(order, cells))
+    })
 }
 
-/// The table of conditions, of these orders.
+/// The table of conditions, of orders as in [`rows`].
 ///
 /// # Errors
 /// As [`rows`].
 pub fn table_of_conditions(
     archive: &Archive,
-    results: &[OrderResult],
-    order: Option<usize>,
+    results: &mut Vec<OrderResult>,
+    named: Option<usize>,
+    watcher: &dyn Watcher,
 ) -> Result<Table, ExportError> {
-    let mut explained = Vec::new();
-    for result in results {
-        explained.extend(by_condition(result.order, &graphs(archive, result)?)?);
+    let explained = each(archive, results, named, watcher, by_condition)?;
+    Ok(conditions_table(archive.class(), named, explained))
+}
+
+/// What `look` finds in all graphs of each order; of which orders, [`rows`] says.
+fn each<T>(
+    archive: &Archive,
+    results: &mut Vec<OrderResult>,
+    named: Option<usize>,
+    watcher: &dyn Watcher,
+    look: impl Fn(usize, &[Known]) -> Result<Vec<T>, ExportError>,
+) -> Result<Vec<T>, ExportError> {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for result in results.iter() {
+        match graphs(archive, result) {
+            Ok(graphs) => found.extend(look(result.order, &graphs)?),
+            Err(error) if named.is_none() && says_missing(&error) => {
+                missing.push((result.order, error));
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(conditions_table(archive.class(), order, explained))
+    results.retain(|result| missing.iter().all(|(order, _)| *order != result.order));
+    let orders: Vec<String> = missing.iter().map(|(order, _)| order.to_string()).collect();
+    match missing.pop() {
+        Some((_, error)) if results.is_empty() => return Err(error),
+        Some(_) => watcher.say(&format!(
+            "trailtrap: this leaves out orders whose graphs were not kept (`--keep`), or that are \
+             not finished: {}",
+            orders.join(", ")
+        )),
+        None => {}
+    }
+    Ok(found)
+}
+
+/// Whether the graphs of an order are not there, without anything being wrong.
+fn says_missing(error: &ExportError) -> bool {
+    matches!(
+        error,
+        ExportError::Archive(ArchiveError::Finished(
+            FinishedError::GraphsNotKept(_) | FinishedError::NotFinished { .. }
+        ))
+    )
 }
 
 /// The columns of such a table that tell its rows apart, but for the order.

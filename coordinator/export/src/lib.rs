@@ -8,7 +8,7 @@ pub mod chart;
 pub mod choice;
 mod columnar;
 mod columns;
-mod documents;
+pub mod documents;
 mod examined;
 pub mod formats;
 pub mod graphs;

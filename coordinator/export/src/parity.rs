@@ -19,6 +19,7 @@ use crate::{
     picture::Picture,
     proportions::{colour_of, proportions_with_zero, share},
     table::{Column, Value},
+    tables::last_size,
 };
 
 /// The graphs of one order that a row is about, and what is counted of them.
@@ -132,6 +133,7 @@ pub fn plot(class: Class, kind: TableKind, results: &[OrderResult], rows: &[Row]
                 colour: colour_of(0.85 * number as f64 / count.max(2).saturating_sub(1) as f64),
                 marker: [Marker::Ring, Marker::Disc][order % 2],
                 line: Some(None),
+                reach: f64::INFINITY,
                 intervals: Vec::new(),
             }
         };
@@ -161,9 +163,10 @@ pub fn plot(class: Class, kind: TableKind, results: &[OrderResult], rows: &[Row]
 /// vertices of odd degree, odd numbers of edges in a panel above even ones.
 pub fn plot_by_size(
     class: Class,
-    order: usize,
+    result: &OrderResult,
     cells: &BTreeMap<(usize, usize), Cell>,
 ) -> Picture {
+    let order = result.order;
     let curves = |parity: usize| -> Vec<Series> {
         // The number of vertices of odd degree is even.
         let curve = |odd: usize| {
@@ -176,6 +179,7 @@ pub fn plot_by_size(
                 colour: colour_of(0.85 * odd as f64 / order.max(2) as f64),
                 marker: [Marker::Ring, Marker::Disc][odd / 2 % 2],
                 line: Some(None),
+                reach: f64::INFINITY,
                 intervals: Vec::new(),
             }
         };
@@ -184,7 +188,7 @@ pub fn plot_by_size(
     let x = Axis {
         label: format!("number m of edges (n = {order})"),
         from: 0.0,
-        to: pairs(order).max(1) as f64,
+        to: last_size(class, result).max(1) as f64,
         scale: Scale::Linear,
     };
     let title = format!(

@@ -109,6 +109,11 @@ impl Picture {
         Picture { title: title.to_owned(), width, height, shapes: Vec::new(), face }
     }
 
+    /// The same picture under another title.
+    pub fn retitled(self, title: impl FnOnce(String) -> String) -> Self {
+        Picture { title: title(self.title), ..self }
+    }
+
     fn add(&mut self, outline: Vec<Segment>, style: Style, colour: Colour) {
         self.shapes.push(Shape { outline, style, colour });
     }

@@ -1,11 +1,11 @@
 //! The plots: how the proportion of P1-wins goes with the order, with the number of edges and its
 //! parity, with the density, and with the degree sequence.
 
-use trailtrap_census::read::{OrderResult, archive::Archive};
+use trailtrap_census::read::{OrderResult, Watcher, archive::Archive};
 use trailtrap_shared::{
     class::Class,
     count::statistics::{Cell, Counts},
-    graph::{MAX_ORDER, pairs},
+    graph::MAX_ORDER,
 };
 
 use crate::{
@@ -13,9 +13,10 @@ use crate::{
     chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart},
     choice::choices,
     columns::{TableKind, cell},
-    examined, parity,
+    documents, examined, parity,
     picture::{Anchor, BLACK, BLUE, Colour, GREEN, PALE, Picture, VERMILLION},
     proportions::{PROPORTION, colour_of, proportions, proportions_with_zero, share},
+    tables::last_size,
 };
 
 choices! {
@@ -71,7 +72,8 @@ impl PlotKind {
 }
 
 /// Draws a plot of the order, or of all finished orders up to it; of the last finished order if
-/// none is given.
+/// none is given. What looks at every graph leaves out orders whose graphs are not there then, and
+/// `watcher` hears of it.
 ///
 /// # Errors
 /// If the archive does not have the order, or cannot be read.
@@ -79,6 +81,7 @@ pub fn plot(
     archive: &Archive,
     kind: PlotKind,
     order: Option<usize>,
+    watcher: &dyn Watcher,
 ) -> Result<Picture, ExportError> {
     let mut results = match (kind, order) {
         (kind, _) if kind.is_of_complete_orders() => archive.complete_orders(order)?,
@@ -90,7 +93,7 @@ pub fn plot(
     }
     let last = results.last().expect("there is no archive without a finished order");
     let class = archive.class();
-    Ok(match kind {
+    let picture = match kind {
         PlotKind::Orders => orders(class, &results),
         PlotKind::Sizes => sizes(class, last),
         PlotKind::HeatMap => heat_map(class, &results),
@@ -109,13 +112,15 @@ pub fn plot(
         PlotKind::OddDegrees => by_degrees(archive, TableKind::OddDegrees, &results)?,
         PlotKind::OddDegreesBySize => {
             let cells = parity::by_size_and_odd_degrees(&archive.shards(last.order)?);
-            parity::plot_by_size(class, last.order, &cells)
+            parity::plot_by_size(class, last, &cells)
         }
         PlotKind::Involutions => {
-            let rows = examined::by_support(archive, &results)?;
+            let rows = examined::by_support(archive, &mut results, order, watcher)?;
             parity::plot(class, TableKind::Involutions, &results, &rows)
         }
-    })
+    };
+    let about = archive.game().about();
+    Ok(picture.retitled(|title| documents::title_of_picture(about, title)))
 }
 
 /// The plot of a table that follows from the counts of every degree sequence.
@@ -154,6 +159,7 @@ fn orders(class: Class, results: &[OrderResult]) -> Picture {
                 colour,
                 marker,
                 line: Some(dash),
+                reach: f64::INFINITY,
                 intervals: Vec::new(),
             }
         })
@@ -194,6 +200,7 @@ fn sizes(class: Class, result: &OrderResult) -> Picture {
         colour,
         marker: if labelled { Marker::None } else { [Marker::Ring, Marker::Disc][odd] },
         line: Some(labelled.then_some(2.0)),
+        reach: f64::INFINITY,
         intervals: Vec::new(),
     };
     let series = [
@@ -207,7 +214,7 @@ fn sizes(class: Class, result: &OrderResult) -> Picture {
     let x = Axis {
         label: format!("number m of edges (n = {n})"),
         from: 0.0,
-        to: pairs(n).max(1) as f64,
+        to: last_size(class, result).max(1) as f64,
         scale: Scale::Linear,
     };
     chart(
@@ -239,7 +246,8 @@ fn heat_map(class: Class, results: &[OrderResult]) -> Picture {
     let least = proportions(cells.iter().map(|cell| cell.2)).from;
     let place = |share: f64| 1.0 - share.log10() / least.log10();
     let (left, top, bottom, right) = (34.0, 8.0, 32.0, 52.0);
-    let (rows, height) = (pairs(last) + 1, 260.0);
+    let most = results.iter().map(|result| last_size(class, result)).max();
+    let (rows, height) = (most.unwrap_or(0) + 1, 260.0);
     let (cell_width, cell_height) =
         ((WIDTH - left - right) / last as f32, (height - top - bottom) / rows as f32);
     let title = format!(
@@ -253,7 +261,9 @@ fn heat_map(class: Class, results: &[OrderResult]) -> Picture {
         let x = left + (n - 1) as f32 * cell_width;
         picture.rectangle(x, y_of(size), cell_width - 1.0, cell_height + OVERLAP, colour);
     }
-    for n in 1..=last {
+    let room = picture.text_width(TEXT, &last.to_string()) + 1.0;
+    let step = [1, 2, 5].into_iter().find(|&step| step as f32 * cell_width >= room).unwrap_or(5);
+    for n in (step..=last).step_by(step) {
         let x = left + (n as f32 - 0.5) * cell_width;
         picture.text(
             (x, height - bottom + 10.0),
@@ -353,6 +363,7 @@ fn degrees(class: Class, result: &OrderResult, cells: &[(usize, Cell)]) -> Pictu
                 colour,
                 marker: Marker::None,
                 line: Some(dash),
+                reach: f64::INFINITY,
                 intervals: Vec::new(),
             }
         };
@@ -383,4 +394,33 @@ fn degrees(class: Class, result: &OrderResult, cells: &[(usize, Cell)]) -> Pictu
         &y,
         &series,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_shared::{count::summary::Summary, graph::pairs};
+
+    use super::*;
+    use crate::picture::PictureFormat;
+
+    /// An order of forests: none of them has more edges than vertices less one.
+    fn forests(order: usize) -> OrderResult {
+        let mut by_size = vec![Summary::default(); pairs(order) + 1];
+        for row in &mut by_size[..order] {
+            row.statistics.classes.all = Counts { graphs: 2, listed: 1 };
+        }
+        OrderResult { order, by_size }
+    }
+
+    #[test]
+    fn pictures_have_room_for_the_graphs_of_a_class_and_no_more() {
+        let results: Vec<OrderResult> = (1..=20).map(forests).collect();
+        assert_eq!(last_size(Class::Forest, &results[19]), 19);
+        assert_eq!(last_size(Class::All, &results[19]), 190);
+        let svg = heat_map(Class::Forest, &results).render(PictureFormat::Svg);
+        let texts = String::from_utf8(svg).unwrap().matches("fill=\"#000000\"").count();
+        // Every second number of vertices and of edges; the names of both axes, and that of the
+        // scale of colours with two powers of ten, and 0.
+        assert_eq!(texts, 10 + 10 + 2 + 4);
+    }
 }

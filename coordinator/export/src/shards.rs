@@ -86,11 +86,12 @@ impl Columns<'_> {
     fn counts(
         &mut self,
         prefix: &str,
+        graphs: &str,
         pick: impl Fn(&ShardSummary) -> Counts,
     ) -> Result<(), ExportError> {
-        self.large(format!("{prefix}graphs"), "graphs", |shard| pick(shard).graphs)?;
+        self.large(format!("{prefix}graphs"), graphs, |shard| pick(shard).graphs)?;
         let VerdictName { stem, clause, .. } = &self.about.verdicts[0];
-        let meaning = format!("graphs {clause}");
+        let meaning = format!("{graphs} {clause}");
         self.large(format!("{prefix}{stem}_wins"), meaning, |shard| pick(shard).listed)
     }
 }
@@ -113,29 +114,33 @@ fn columns(
     table.flags("regular", "whether all degrees are equal", |shard| {
         shard.sequence.degree(0) == shard.sequence.maximum()
     });
-    table.counts("", |shard| shard.statistics.classes.all)?;
-    table.counts("connected_", |shard| shard.statistics.classes.connected)?;
-    table.counts("labelled_", |shard| shard.statistics.labelled.all)?;
-    table.counts("labelled_connected_", |shard| shard.statistics.labelled.connected)?;
+    table.counts("", "graphs", |shard| shard.statistics.classes.all)?;
+    table.counts("connected_", "connected graphs", |shard| shard.statistics.classes.connected)?;
+    table.counts("labelled_", "labelled graphs", |shard| shard.statistics.labelled.all)?;
+    table.counts("labelled_connected_", "connected labelled graphs", |shard| {
+        shard.statistics.labelled.connected
+    })?;
     type CellOf = fn(&Structure) -> Option<&Cell>;
-    let parts: [(&str, CellOf); 2] = [
-        ("biconnected_", |structure| structure.connectivity.get(&2)),
-        ("bipartite_", |structure| structure.bipartite.get(&1)),
+    let parts: [(&str, &str, CellOf); 2] = [
+        ("biconnected_", "2-connected", |structure| structure.connectivity.get(&2)),
+        ("bipartite_", "bipartite", |structure| structure.bipartite.get(&1)),
     ];
-    for (name, part) in parts {
+    for (name, such, part) in parts {
         let cell =
             |shard: &ShardSummary| part(&shard.statistics.structure).copied().unwrap_or_default();
-        table.counts(name, |shard| cell(shard).classes)?;
-        table.counts(&format!("labelled_{name}"), |shard| cell(shard).labelled)?;
+        table.counts(name, &format!("{such} graphs"), |shard| cell(shard).classes)?;
+        let labelled = format!("{such} labelled graphs");
+        table.counts(&format!("labelled_{name}"), &labelled, |shard| cell(shard).labelled)?;
     }
     for (i, SumName { key, meaning_in_shards, .. }) in about.sums.iter().enumerate() {
         table.large((*key).to_owned(), *meaning_in_shards, |shard| {
             shard.statistics.classes.sums.0[i]
         })?;
     }
-    for (i, SumName { key, meaning_in_shards, .. }) in about.sums.iter().enumerate() {
+    for (i, SumName { key, .. }) in about.sums.iter().enumerate() {
         let values = shards.iter().map(|shard| shard.statistics.labelled.sums.0[i]).collect();
-        table.add(format!("labelled_{key}"), *meaning_in_shards, ColumnData::Huge(values));
+        let meaning = format!("{key} over labelled graphs");
+        table.add(format!("labelled_{key}"), meaning, ColumnData::Huge(values));
     }
     table.text("digest", "public digest, version 1", |shard| shard.digest.to_string());
     table.small("parts", "parts that the work was split into", |shard| shard.parts as usize);

@@ -11,7 +11,7 @@ use trailtrap_shared::{
 };
 
 use crate::{
-    ExportError,
+    ExportError, documents,
     graphs::GraphList,
     picture::{Anchor, BLACK, Colour, GREY, Picture, VERMILLION},
 };
@@ -24,6 +24,8 @@ const COLUMNS: usize = 5;
 const CELL: (f32, f32) = (98.0, 116.0);
 const MARGIN: f32 = 10.0;
 const HEAD: f32 = 20.0;
+/// Size of the title.
+const TITLE: f32 = 9.0;
 /// Positions that the search for a winning move may remember, of about 40 bytes each.
 const POSITIONS: usize = 3_000_000;
 
@@ -73,9 +75,12 @@ pub fn sheet(
     let (drawn, all, graphs) = (chosen.len(), list.len(), class.title());
     let such = if list.is_filtered() { " that pass the filter" } else { "" };
     let title = format!("{drawn} of {all} P1-win {graphs} of {order}{such}");
-    let width = (columns as f32 * CELL.0).max(2.0 * CELL.0) + 2.0 * MARGIN;
+    let title = documents::title_of_picture(game.about(), title);
+    // Widths do not depend on what is in a picture.
+    let title_width = Picture::new("", 0.0, 0.0).text_width(TITLE, &title);
+    let width = (columns as f32 * CELL.0).max(2.0 * CELL.0).max(title_width) + 2.0 * MARGIN;
     let mut picture = Picture::new(&title, width, rows as f32 * CELL.1 + HEAD + MARGIN);
-    picture.text((MARGIN, 14.0), 9.0, Anchor::Start, false, &title, BLACK);
+    picture.text((MARGIN, 14.0), TITLE, Anchor::Start, false, &title, BLACK);
     for (i, (group, graph)) in chosen.iter().enumerate() {
         let corner =
             (MARGIN + (i % COLUMNS) as f32 * CELL.0, HEAD + (i / COLUMNS) as f32 * CELL.1);

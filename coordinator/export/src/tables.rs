@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trailtrap_census::read::{
-    OrderResult,
+    OrderResult, Watcher,
     archive::{Archive, Completeness, ShardSummary},
 };
 use trailtrap_shared::{
@@ -13,7 +13,7 @@ use trailtrap_shared::{
         summary::Summary,
     },
     game::{About, SumName, VerdictName},
-    graph::degree::DegreeSequence,
+    graph::{degree::DegreeSequence, pairs},
 };
 
 pub use crate::columns::TableKind;
@@ -37,11 +37,17 @@ pub enum Orders {
 }
 
 /// The table of this kind and these orders. Where some of them may not be complete, it says which
-/// are.
+/// are. What looks at every graph leaves out orders whose graphs are not there, if none is named,
+/// and `watcher` hears of it.
 ///
 /// # Errors
 /// If the archive does not have the orders, or cannot be read.
-pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table, ExportError> {
+pub fn build(
+    archive: &Archive,
+    kind: TableKind,
+    orders: Orders,
+    watcher: &dyn Watcher,
+) -> Result<Table, ExportError> {
     let (mut results, order) = match orders {
         Orders::One(order) => (vec![archive.order(order)?], Some(order)),
         Orders::UpTo(last) => (archive.orders(last)?, None),
@@ -51,9 +57,12 @@ pub fn build(archive: &Archive, kind: TableKind, orders: Orders) -> Result<Table
     }
     let (about, class) = (archive.game().about(), archive.class());
     let mut table = match kind {
-        TableKind::Conditions => examined::table_of_conditions(archive, &results, order)?,
+        TableKind::Conditions => {
+            examined::table_of_conditions(archive, &mut results, order, watcher)?
+        }
         kind if kind.looks_at_graphs() => {
-            breakdown(about, class, kind, order, examined::rows(archive, kind, &results)?)
+            let rows = examined::rows(archive, kind, &mut results, order, watcher)?;
+            breakdown(about, class, kind, order, rows)
         }
         TableKind::Orders => by_order(about, class, &results),
         TableKind::Sizes => by_size(about, class, &results, order),
@@ -324,6 +333,15 @@ pub fn sizes(class: Class, result: &OrderResult) -> &[Summary] {
         _ => result.by_size.iter().rposition(has_graphs).map_or(0, |last| last + 1),
     };
     &result.by_size[..rows]
+}
+
+/// The largest number of edges that a picture of an order has room for: of a class, the largest
+/// that one of its graphs has.
+pub(crate) fn last_size(class: Class, result: &OrderResult) -> usize {
+    match class {
+        Class::All => pairs(result.order),
+        _ => sizes(class, result).len().saturating_sub(1),
+    }
 }
 
 /// The table by number of edges.

@@ -188,7 +188,8 @@ enum What {
 struct TableCommand {
     #[arg(value_name = "TABLE", value_parser = choices::<TableKind>())]
     kind: TableKind,
-    /// The order; without it, all finished orders. `orders` has a row for each order up to N
+    /// The order; without it, all finished orders, but for tables that look at every graph those
+    /// whose graphs were kept. `orders` has a row for each order up to N
     #[arg(value_name = "N", value_parser = parse_order)]
     order: Option<usize>,
     /// [default: as the name of the file ends (.tex, .csv, .json, .parquet, .md, .txt); markdown
@@ -199,7 +200,8 @@ struct TableCommand {
     /// is open: captions say so, and CSV, JSON and Parquet have one more column, `status`, which is
     /// `finished`, `unfinished`, `withdrawn` while units of it or below are to be solved again, or
     /// `disputed` (of an order that was done up to a number of edges, `limited`, with that number
-    /// in a column `max_size`, whatever is asked for)
+    /// in a column `max_size`, whatever is asked for). Tables that look at every graph
+    /// (`involutions`, `play-length`, `conditions`) need a finished order
     #[arg(long)]
     unfinished: bool,
     #[command(flatten)]
@@ -404,7 +406,7 @@ impl TableCommand {
             (None, _) => TableFormat::Markdown,
         };
         self.output.check()?;
-        let bytes = render(&tables::build(archive, self.kind, orders)?, format)?;
+        let bytes = render(&tables::build(archive, self.kind, orders, &Terminal)?, format)?;
         self.output.write(|out| Ok(out.write_all(&bytes)?))
     }
 }
@@ -491,7 +493,7 @@ impl PlotCommand {
         if self.kind.is_of_complete_orders() {
             say_limit(archive, self.order, self.kind.last_order())?;
         }
-        self.output.write(|| plots::plot(archive, self.kind, self.order))
+        self.output.write(|| plots::plot(archive, self.kind, self.order, &Terminal))
     }
 }
 

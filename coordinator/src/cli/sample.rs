@@ -4,13 +4,17 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{anyhow, ensure};
 use clap::Args;
-use trailtrap_export::{formats::TableFormat, output::write_file, picture::PictureFormat};
+use trailtrap_export::{
+    formats::TableFormat,
+    output::{check_place, write_file},
+    picture::PictureFormat,
+};
 use trailtrap_shared::{
     game::trail_trap::decide::{MAX_DECIDED_ORDER, METHOD},
     graph::pairs,
     sample::model::Model,
 };
-use trailtrap_worker::process::{limits, replace::directory_of};
+use trailtrap_worker::process::limits;
 
 use super::{
     choices::choices,
@@ -158,8 +162,7 @@ impl SampleCommand {
         });
         let plot = plot.transpose()?;
         if let Some((path, _)) = plot {
-            let is_there = directory_of(path).is_dir();
-            ensure!(is_there, "cannot draw {}: there is no such directory", path.display());
+            check_place(path)?;
         }
         ensure!(
             order <= MAX_DECIDED_ORDER,

@@ -361,6 +361,8 @@ impl Report {
                     colour,
                     marker,
                     line: Some(dash),
+                    // Others of this parity lie between those that are further apart.
+                    reach: 2.0,
                     intervals: intervals
                         .filter_map(|s| Some((s.size as f64, [s.low?, s.high?])))
                         .collect(),

@@ -16,6 +16,7 @@ use trailtrap_census::{read::archive::ShardSummary, records::OrderResult, trust:
 use trailtrap_export::{
     bundle::{ALL_TABLES, TABLE_FORMATS, all_tables, table_file},
     choice::Choice as _,
+    documents,
     formats::{self, TableFormat},
     manifest::{Done, Manifest, OrderEntry},
     sequences::{self, Sequence},
@@ -619,7 +620,8 @@ impl Bundle {
         Ok(())
     }
 
-    /// The first table of `README.md` is the one by order, with its caption and nothing behind it.
+    /// The first table of `README.md` is the one by order, with its caption and nothing behind it;
+    /// and those of lists and of trust, without a row more, are what the manifest says.
     fn shows(&self, by_order: &Table) -> anyhow::Result<()> {
         let [found, expected] =
             [self.text("README.md")?, formats::markdown(by_order)].map(|text| folded(&text));
@@ -632,6 +634,17 @@ impl Bundle {
             shown == Some(&expected),
             "the first table of README.md is not that of tables/orders.csv"
         );
+        let orders = &self.manifest.orders;
+        for (what, table) in [
+            ("lists of P1-win graphs", documents::lists(orders)),
+            ("second computations and records derived again", documents::trust(orders)),
+        ] {
+            let table = folded(&table);
+            ensure!(
+                found.windows(table.len()).any(|lines| lines == table),
+                "README.md: the table of {what} is not what manifest.json says"
+            );
+        }
         Ok(())
     }
 

@@ -49,7 +49,7 @@ pub struct Verification {
     /// What the command line names, and the order that it is, or why it is none; all finished
     /// orders if it names nothing.
     pub what: Option<(OsString, Result<usize, String>)>,
-    /// The game of a list, if it is not that of the data directory.
+    /// The game of a list, if it is named.
     pub game: Option<GameName>,
     /// The data directory.
     pub data: PathBuf,
@@ -328,7 +328,6 @@ impl Verification {
         let store = self.store()?;
         let of_store = store.as_ref().map(|store| store.game());
         let game = self.game.or(of_store).unwrap_or_default();
-        let store = store.filter(|store| store.game() == game);
         let check = || {
             let list =
                 CheckedList::read(path, Class::All, sample as usize, seed, LARGEST_FORWARD_SIZE)?;
@@ -347,12 +346,23 @@ impl Verification {
         findings.run(name, &[(1, "canonical, distinct, P1-wins", &check)])
     }
 
-    /// The store of the data directory; `None` if there is no census where one would be that was
-    /// not told where to be.
-    fn store(&self) -> Result<Option<Arc<Store>>, FinishedError> {
-        match open_store(&self.data) {
-            Err(FinishedError::NoCensus(data)) if data == Path::new(USUAL_DATA) => Ok(None),
-            store => store.map(Some),
+    /// The store of the data directory that a list is compared with; `None` if there is no census,
+    /// or one of another game, where one would be that was not told where to be.
+    fn store(&self) -> anyhow::Result<Option<Arc<Store>>> {
+        let is_told = self.data != Path::new(USUAL_DATA);
+        let store = match open_store(&self.data) {
+            Err(FinishedError::NoCensus(_)) if !is_told => return Ok(None),
+            store => store?,
+        };
+        let found = store.game();
+        match self.game.filter(|&game| game != found) {
+            None => Ok(Some(store)),
+            Some(_) if !is_told => Ok(None),
+            Some(game) => bail!(
+                "the census in {} is of the game {found}, and the list would be checked by the \
+                 rules of {game}: leave out --game, or name a census of that game by --data",
+                self.data.display()
+            ),
         }
     }
 

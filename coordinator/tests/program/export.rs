@@ -17,6 +17,7 @@ use parquet::{
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use trailtrap_census::store::Store;
 use trailtrap_shared::{
     game::{Search, Solution, trail_trap::ForwardSearch},
     graph::{Graph, VertexSet, graph6, nauty, vertices},
@@ -506,6 +507,19 @@ fn pictures_come_in_three_formats_and_need_no_font() {
     }
 }
 
+/// Also of a sheet with one drawing.
+#[test]
+fn a_sheet_is_as_wide_as_its_title() {
+    let svg = text(&["drawing", "6", "--most", "1", "--connected"]);
+    assert!(svg.contains("<title>1 of 24 P1-win graphs of order 6 that pass the filter</title>"));
+    let width = svg.split('"').nth(3).unwrap().trim_end_matches("pt").parse::<f32>().unwrap();
+    let outlines = svg.split(" d=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let segments = outlines.flat_map(|outline| outline.split(|c: char| c.is_ascii_alphabetic()));
+    let places = segments.flat_map(|numbers| numbers.split(' ').step_by(2));
+    let right = places.filter_map(|x| x.parse::<f32>().ok()).fold(0.0, f32::max);
+    assert!((width - 20.0..width).contains(&right), "{right} of {width}");
+}
+
 /// All files below a directory and what is in them.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let paths = WalkDir::new(directory).into_iter().map(|entry| entry.unwrap().into_path());
@@ -639,6 +653,18 @@ fn a_bundle_is_complete_and_the_same_every_time() {
         assert_eq!(entry["digest"], order["digest"]);
         assert_eq!(entry["p1_wins"], order["p1_wins"]);
         assert!(entry["workers"][0]["name"].as_str().unwrap().contains(", "), "host and kernel");
+    }
+    // What columns of shard files count, their rows say.
+    let readme = String::from_utf8(contents["README.md"].clone()).unwrap();
+    for row in [
+        "| `graphs` | graphs |",
+        "| `connected_p1_wins` | connected graphs that the first player wins |",
+        "| `labelled_connected_graphs` | connected labelled graphs |",
+        "| `biconnected_p1_wins` | 2-connected graphs that the first player wins |",
+        "| `labelled_bipartite_graphs` | bipartite labelled graphs |",
+        "| `labelled_won_positions` | won_positions over labelled graphs |",
+    ] {
+        assert!(readme.contains(row), "{row}");
     }
     let list = |order: usize| &manifest["orders"][order - 1]["p1_win_list"];
     assert_eq!(list(7)["file"], Value::Null);
@@ -1061,6 +1087,49 @@ fn graphs_that_cannot_be_looked_at_are_missed() {
     for kind in ["involutions", "play-length", "conditions"] {
         let table = table(kind);
         assert!(table.contains("Order 9 is done up to 2 edges only."), "{table}");
+    }
+}
+
+/// Where no order is named, those that can be looked at are, and it is said which cannot.
+#[test]
+fn orders_without_their_graphs_are_left_out() {
+    let export = |data: &Data, arguments: &[&str]| {
+        let output = run(&[&["export"], arguments, &["--data", &data.text()]].concat());
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    const KINDS: [&str; 3] = ["involutions", "play-length", "conditions"];
+    let kept = Data::new();
+    census_json(6, &kept, &["--keep", "graphs"]);
+    for kind in KINDS {
+        let (code, table, errors) = export(&kept, &["table", kind, "--format", "csv"]);
+        assert_eq!(code, Some(0), "{kind}: {errors}");
+        assert!(rows(&table).iter().all(|row| row["order"] == "6"), "{kind}: {table}");
+        assert!(errors.contains("this leaves out") && errors.ends_with(": 1, 2, 3, 4, 5\n"));
+    }
+    let (code, picture, errors) = export(&kept, &["plot", "involutions"]);
+    assert!(code == Some(0) && picture.starts_with("<svg "), "{errors}");
+    assert!(errors.ends_with(": 1, 2, 3, 4, 5\n"), "{errors}");
+    assert_eq!(export(&kept, &["plot", "involutions", "6"]).0, Some(1), "orders 1 to 6");
+
+    let minimal = Data::new();
+    census_json(6, &minimal, &["--keep", "minimal"]);
+    for what in [&["table", "involutions"][..], &["plot", "involutions"]] {
+        let (code, _, errors) = export(&minimal, what);
+        assert_eq!(code, Some(1), "{what:?}");
+        assert!(errors.contains("the graphs of order 6 were not kept"), "{what:?}: {errors}");
+    }
+
+    let begun = Data::new();
+    census_json(6, &begun, &[]);
+    let store = Store::open(&begun.path().join("store"), None, None).unwrap();
+    store.put_order(6, &store.order(6).unwrap().unwrap().withdraw()).unwrap();
+    drop(store);
+    for kind in KINDS {
+        let (code, table, errors) = export(&begun, &["table", kind, "--unfinished"]);
+        assert!(code == Some(0) && !table.contains("Order 6"), "{kind}: {errors}{table}");
+        assert!(errors.ends_with("not finished: 6\n"), "{kind}: {errors}");
+        let (code, _, errors) = export(&begun, &["table", kind, "6", "--unfinished"]);
+        assert!(code == Some(1) && errors.contains("order 6 is not finished here"), "{errors}");
     }
 }
 

@@ -1221,7 +1221,7 @@ struct Forgery {
     says: &'static str,
 }
 
-const FORGERIES: [Forgery; 34] = [
+const FORGERIES: [Forgery; 36] = [
     // The name of a column.
     Forgery {
         forge: |root| rename_column(root, "bipartite"),
@@ -1409,6 +1409,17 @@ const FORGERIES: [Forgery; 34] = [
         forge: |root| replace(root.join("README.md"), "156", "157"),
         check: "tables",
         says: "the first table of README.md is not that of tables/orders.csv",
+    },
+    // What README says of lists and of trust, of which the manifest says otherwise.
+    Forgery {
+        forge: |root| replace(root.join("README.md"), "| 6 | 33 |", "| 6 | 34 |"),
+        check: "tables",
+        says: "README.md: the table of lists of P1-win graphs is not what",
+    },
+    Forgery {
+        forge: |root| replace(root.join("README.md"), "\n| 6 | 1 | 0 of", "\n| 6 | 2 | 0 of"),
+        check: "tables",
+        says: "README.md: the table of second computations",
     },
     // What is more than the table, shows another, or looks like it to a machine only.
     Forgery {

@@ -54,8 +54,13 @@ fn estimates_are_the_same_however_they_come_about() {
     assert_eq!(stdout(&first), golden, "{}", stderr(&first));
     let csv = sample(&endgame, &whole, &[&PLAN[..], &["--csv"]].concat());
     assert_eq!(stdout(&csv), include_str!("../golden/sample-7.csv"), "{}", stderr(&csv));
-    let table = stdout(&sample(&endgame, &whole, &PLAN));
+    let plot = whole.path().join("plot.svg");
+    let drawn = ["--plot", plot.to_str().unwrap()];
+    let table = stdout(&sample(&endgame, &whole, &[&PLAN[..], &drawn].concat()));
     assert_eq!(table, include_str!("../golden/sample-7.md"));
+    // Odd numbers are exact up to 9 edges, and from 19 on: two lines, and one in the legend.
+    let line = "stroke=\"#d55e00\" stroke-width=\"0.8\" stroke-linejoin=\"round\"/>";
+    assert_eq!(fs::read_to_string(plot).unwrap().matches(line).count(), 3);
     let digest = report(&first)["digest"].as_str().unwrap().to_owned();
     assert!(table.contains("exact") && table.contains(&digest), "{table}");
 
@@ -209,9 +214,13 @@ fn estimates_come_in_all_formats() {
     assert!(drawn.status.success(), "{}", stderr(&drawn));
     let svg = fs::read_to_string(path).unwrap();
     assert!(svg.starts_with("<svg ") && !svg.contains("NaN") && !svg.contains("inf"));
-    for (name, says) in
-        [("plot.gif", ".svg, .pdf or .png"), ("none/plot.svg", "no such directory")]
-    {
+    // What cannot be written is refused before anything is drawn.
+    fs::create_dir(output.path().join("place.svg")).unwrap();
+    for (name, says) in [
+        ("plot.gif", ".svg, .pdf or .png"),
+        ("none/plot.svg", "choose another place"),
+        ("place.svg", "choose another place"),
+    ] {
         let (refused, _) = plot(name);
         assert_eq!((refused.status.code(), &*stdout(&refused)), (Some(1), ""));
         assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
