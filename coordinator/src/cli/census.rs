@@ -44,7 +44,7 @@ impl CensusCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let memory = self.memory.unwrap_or_else(limits::default_memory);
         let threads = self.threads.map_or_else(limits::threads, usize::from);
-        let directory = self.common.prepare(self.order, Some(memory), false)?;
+        let (directory, _) = self.common.prepare(self.order, Some(memory), false)?;
         let options = self.common.options(self.order, Duration::from_secs(60), Some(memory));
         let census = self.common.open(&directory, options, None)?;
         let (_runtime, stop) = stopping()?;

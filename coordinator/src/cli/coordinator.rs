@@ -116,8 +116,8 @@ impl CoordinatorCommand {
         let message_memory = self
             .message_memory
             .unwrap_or_else(|| message_memory(Size(limits::available_memory())));
-        let directory = self.common.prepare(self.order, None, self.shelves)?;
-        let on_shelves = self.common.kept(&directory, self.shelves)? == Kept::OnShelves;
+        let (directory, kept) = self.common.prepare(self.order, None, self.shelves)?;
+        let on_shelves = kept == Kept::OnShelves;
         anyhow::ensure!(
             !on_shelves || self.common.keeps_least(),
             "what this census keeps on the shelves of workers goes with them: say --keep minimal"

@@ -21,7 +21,7 @@ use trailtrap_census::{
     driver::{Census, CensusError, CensusOptions, Keep, KeptIn, Tried},
     read::status::{CensusStatus, duration},
     records::OrderResult,
-    store::directory::{DATA_VARIABLE, DataDirectory, Kept, USUAL_DATA, store_in},
+    store::directory::{Begun, DATA_VARIABLE, DataDirectory, Kept, USUAL_DATA, store_in},
 };
 use trailtrap_shared::{
     class::Class,
@@ -253,14 +253,6 @@ impl Common {
         Ok(census)
     }
 
-    /// Where the census of a directory is to keep its larger blocks: as it was said, or where it did
-    /// before.
-    pub fn kept(&self, directory: &DataDirectory, shelves: bool) -> anyhow::Result<Kept> {
-        let shelves = shelves.then_some(Kept::OnShelves);
-        let asked = shelves.or_else(|| self.depot.clone().map(Kept::InDepot));
-        Ok(asked.map_or_else(|| directory.kept(), Ok)?)
-    }
-
     /// Whether nothing of an order is kept that the next one does not need.
     pub fn keeps_least(&self) -> bool {
         self.keep == KeepArgument::Minimal
@@ -272,12 +264,13 @@ impl Common {
 
     /// Takes the directory, if there is room for what is to come; shelves of workers and object
     /// stores do not say what room they have. A coordinator holds no partitions, and has no budget.
+    /// Says, too, where larger blocks are to be kept: as it was said, or where they were before.
     pub fn prepare(
         &self,
         order: usize,
         memory: Option<Size>,
         shelves: bool,
-    ) -> anyhow::Result<DataDirectory> {
+    ) -> anyhow::Result<(DataDirectory, Kept)> {
         let goal = self.goal(order);
         self.depot.as_deref().map_or(Ok(()), check_place)?;
         // Unless it is said, the class is that of the store, if there is one.
@@ -299,26 +292,37 @@ impl Common {
                 depot.display()
             );
         }
-        let done = directory
-            .has_results(goal)
+        let begun = directory
+            .begun(goal)
             .with_context(|| format!("data directory {}", self.data.display()))?;
-        if !done {
-            let (game, class) = directory.subject(self.game, self.class)?;
+        let begun = begun.unwrap_or_else(|| Begun {
+            game: self.game.unwrap_or_default(),
+            class: self.class.unwrap_or_default(),
+            kept: Kept::Here,
+            is_done: false,
+        });
+        let kept = match (shelves, &self.depot) {
+            (true, _) => Kept::OnShelves,
+            (false, Some(depot)) => Kept::InDepot(depot.clone()),
+            (false, None) => begun.kept,
+        };
+        if !begun.is_done {
+            let Begun { game, class, .. } = begun;
             let goal = goal.of_class(class);
             preflight::check_order(class, goal)?;
             if !self.force {
                 let (keep, data) = (self.keep.into(), directory.path());
                 let check = |depot| preflight::check_disk(game, class, goal, keep, data, depot);
-                match self.kept(&directory, shelves)? {
+                match &kept {
                     Kept::OnShelves => {}
-                    Kept::InDepot(depot) if is_in_object_store(&depot) => {}
+                    Kept::InDepot(depot) if is_in_object_store(depot) => {}
                     Kept::Here => check(None)?,
-                    Kept::InDepot(depot) => check(Some(&*depot))?,
+                    Kept::InDepot(depot) => check(Some(depot))?,
                 }
                 memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
             }
         }
-        Ok(directory)
+        Ok((directory, kept))
     }
 
     pub fn print(&self, census: &Census, results: &[OrderResult]) -> anyhow::Result<()> {

@@ -287,6 +287,8 @@ pub(super) fn options() -> Options {
     options.set_keep_log_file_num(2);
     // A quarter of them flush: two sections at once.
     options.set_max_background_jobs(8);
+    // For each of the families threads are begun, which takes longer than to open a few tables.
+    options.set_max_file_opening_threads(2);
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     options.set_max_open_files((limit / 4).min(OPEN_FILES) as i32);
     // Each shard of the cache of open files holds one at least.

@@ -93,6 +93,19 @@ impl fmt::Display for DataFlag {
     }
 }
 
+/// What is known of a census before it is taken up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The game that it is about.
+    pub game: GameName,
+    /// The class of the graphs that it is about.
+    pub class: Class,
+    /// Where it has kept its larger blocks.
+    pub kept: Kept,
+    /// Whether all is done that it is to do.
+    pub is_done: bool,
+}
+
 /// Where a census keeps its larger blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
@@ -215,50 +228,24 @@ impl DataDirectory {
         Ok(directory)
     }
 
-    /// The game and the class of the census that is here; of one that is not begun, those that
-    /// are asked for, or the defaults.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn subject(
-        &self,
-        game: Option<GameName>,
-        class: Option<Class>,
-    ) -> Result<(GameName, Class), StoreError> {
-        if !self.store().try_exists()? {
-            return Ok((game.unwrap_or_default(), class.unwrap_or_default()));
-        }
-        let store = Store::open_read_only(&self.store())?;
-        Ok((store.game(), store.class()))
-    }
-
-    /// Where the census that is here keeps its blocks.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read.
-    pub fn kept(&self) -> Result<Kept, StoreError> {
-        if !self.store().try_exists()? {
-            return Ok(Kept::Here);
-        }
-        let store = Store::open_read_only(&self.store())?;
-        Ok(match store.depot() {
-            Some(depot) => Kept::InDepot(depot.place().to_owned()),
-            None if store.is_on_shelves() => Kept::OnShelves,
-            None => Kept::Here,
-        })
-    }
-
-    /// Whether this is done.
+    /// What is known of the census that is here, which is to do this; `None` if none is begun.
     ///
     /// # Errors
     ///
     /// The store cannot be opened or read.
-    pub fn has_results(&self, goal: Goal) -> Result<bool, StoreError> {
+    pub fn begun(&self, goal: Goal) -> Result<Option<Begun>, StoreError> {
         if !self.store().try_exists()? {
-            return Ok(false);
+            return Ok(None);
         }
-        Store::open_read_only(&self.store())?.has_results(goal)
+        let store = Store::open_read_only(&self.store())?;
+        let kept = match store.depot() {
+            Some(depot) => Kept::InDepot(depot.place().to_owned()),
+            None if store.is_on_shelves() => Kept::OnShelves,
+            None => Kept::Here,
+        };
+        let (game, class) = (store.game(), store.class());
+        let is_done = store.has_results(goal.of_class(class))?;
+        Ok(Some(Begun { game, class, kept, is_done }))
     }
 
     /// Where the database is.
