@@ -447,6 +447,11 @@ impl<L: Link> Engine<L> {
                     self.pace.add(pairs(&lease), start.elapsed());
                     results.iter().for_each(|solved| self.effort.add(&lease.plan, solved));
                     if let Err(error) = self.deliver(&lease, &results, &cache) {
+                        if self.stop.is_cancelled() {
+                            tracing::warn!(lease = lease.number, %error, "results are lost");
+                            let why = "the worker was asked to stop";
+                            self.link().give_back(&lease, Unsolved::Leaving(why));
+                        }
                         return abandon(&self.stop, error);
                     }
                 }

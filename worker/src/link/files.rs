@@ -7,10 +7,10 @@
 //! Every file appears complete, by a rename. What the files hold are messages of the protocol,
 //! each after its length, and they are checked like messages; each of a task is followed by its
 //! checksum, and all of a result together, so that nobody is blamed for a file that was damaged on its
-//! way. A task that a worker cannot use is
-//! set aside as `NUMBER.damaged`, and the courier gives its lease back. Others may put anything
-//! into the directory: what is no regular file, or is too large, is not read, and a directory that
-//! is in the way is renamed. No time that one machine says is compared with that of another. What a
+//! way. A task that is of no use is set aside as `NUMBER.damaged`, and the courier gives its lease
+//! back; one that the system does not let a worker read is left to others, unless it could read
+//! others. Others may put anything into the directory: what is no regular file, or is too large, is
+//! not read, and a directory that is in the way is renamed. No time that one machine says is compared with that of another. What a
 //! unit reads may be much larger than a machine's memory: neither the courier nor the worker holds
 //! more of a task at a time than a bucket or a list of parents.
 
@@ -428,7 +428,9 @@ fn deliver_result(
         let read = || open::read(&result, most).map_err(reading(&result));
         // What the system does not let be read for so long is of no use, unless there was no time.
         let read = patience.read(read).map_err(|error| match error {
-            OfflineError::Io { source, .. } if !is_last => damaged(&result, source),
+            OfflineError::Io { source, .. } if !patience.stop.is_cancelled() => {
+                damaged(&result, source)
+            }
             other => other,
         });
         if let Some(bytes) = read? {
@@ -686,13 +688,32 @@ struct Tasks {
     inputs: BTreeMap<u64, Option<Arc<Inputs>>>,
     /// Whether the system has let this worker read one, and has refused none since.
     are_read: bool,
+    /// The first that it refused before: others may read it.
+    refused: Option<u64>,
+}
+
+/// What to do about a task that the system refuses to let be read.
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    /// It is of no use: others could be read.
+    SetAside,
+    /// It is left to others, and another one tried.
+    PutBack,
+    /// It is left to others by a worker that can read none.
+    Leave,
 }
 
 impl Tasks {
-    /// The system refuses to let a task be read. Whether it is the task that is of no use: one after
-    /// the other, or the first, it is this worker that cannot read, and others can.
-    fn blame_refused(&mut self) -> bool {
-        std::mem::take(&mut self.are_read)
+    /// The system refuses to let the task of this number be read.
+    fn refuse(&mut self, number: Option<u64>) -> Refused {
+        match (std::mem::take(&mut self.are_read), self.refused) {
+            (true, _) => Refused::SetAside,
+            (false, None) => {
+                self.refused = number;
+                Refused::PutBack
+            }
+            (false, Some(_)) => Refused::Leave,
+        }
     }
 
     /// A task has been opened. What another courier has carried is of no use any more, and may be of
@@ -733,7 +754,11 @@ impl FileLink {
     /// Takes the task of the smallest number by renaming it, and returns its new path.
     fn take(&self) -> Result<Option<PathBuf>, OfflineError> {
         let mut failed = None;
+        let refused = self.tasks.lock().refused.map(|number| self.path(number, "task"));
         for task in files(&self.directory, "task")? {
+            if refused.as_ref() == Some(&task) {
+                continue;
+            }
             let taken = task.with_extension("taken");
             let renamed = make_room(&taken).and_then(|()| fs::rename(&task, &taken));
             match renamed.map_err(at(&task)) {
@@ -885,9 +910,16 @@ impl Link for FileLink {
             Err(OfflineError::Io { .. }) if self.patience.stop.is_cancelled() => {
                 let _ = fs::rename(&taken, taken.with_extension("task"));
             }
-            Err(error @ OfflineError::Io { .. }) if !self.tasks.lock().blame_refused() => {
-                let _ = fs::rename(&taken, taken.with_extension("task"));
-                return Err(error.into());
+            Err(error @ OfflineError::Io { .. }) => {
+                let next = self.tasks.lock().refuse(number);
+                if next == Refused::SetAside {
+                    set_aside(&taken, &error);
+                } else {
+                    let _ = fs::rename(&taken, taken.with_extension("task"));
+                }
+                if next == Refused::Leave {
+                    return Err(error.into());
+                }
             }
             Err(error) => set_aside(&taken, &error),
         }
@@ -1233,15 +1265,18 @@ mod tests {
     /// A worker that may not read, or has no descriptors left, does not set aside what others can
     /// solve; a task that it cannot read among others that it can is of no use.
     #[test]
-    fn refused_tasks_are_blamed_only_by_who_can_read_others() {
+    fn refused_tasks_are_set_aside_only_by_who_can_read_others() {
         let directory = tempfile::tempdir().unwrap();
         let link = link(directory.path());
-        let blame = || link.tasks.lock().blame_refused();
-        assert!(!blame());
-        fs::write(directory.path().join("5.task"), task(5)).unwrap();
-        assert!(matches!(link.lease(0), Ok(Grant::Work(_))));
-        assert!(blame());
-        assert!(!blame());
+        let refuse = |number| link.tasks.lock().refuse(Some(number));
+        assert_eq!(refuse(5), Refused::PutBack);
+        // It tries another one, whatever its number.
+        for number in [5, 7] {
+            fs::write(directory.path().join(format!("{number}.task")), task(number)).unwrap();
+        }
+        assert!(matches!(link.lease(0), Ok(Grant::Work(lease)) if lease.number == 7));
+        assert_eq!(refuse(9), Refused::SetAside);
+        assert_eq!(refuse(11), Refused::Leave);
     }
 
     #[test]

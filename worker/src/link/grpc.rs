@@ -85,9 +85,12 @@ const MOST_HEARTBEAT: Duration = Duration::from_secs(60);
 const OFFERED_BYTES: u64 = 8 << 20;
 
 /// When the worker is asked to stop, an answer that changes what the coordinator knows of it is
-/// awaited for so long, once all is sent: one that is well answers within five seconds, and the lease
-/// that it may grant would have to expire.
+/// awaited for so long: one that is well answers within five seconds, and the lease that it may grant
+/// would have to expire.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
+/// The same of a delivery, since more of it was sent: the coordinator may be about to look for blocks
+/// that it names, or to write them. Slurm and Kubernetes wait for half a minute.
+const LAST_DELIVERY: Duration = Duration::from_secs(20);
 
 /// What heartbeats have brought to light.
 #[derive(Default)]
@@ -336,13 +339,13 @@ impl GrpcLink {
                 client.register(with_timeout(request, 30)).await
             })
         })?;
-        let pause = Duration::from_millis(reply.heartbeat_milliseconds.into());
-        self.heartbeat.send_replace(pause.clamp(Duration::from_millis(10), MOST_HEARTBEAT));
         let mark = |number: u64| (number != 0).then_some(Mark(number));
         self.supply.look_for(mark(reply.depot_mark));
         self.supply.use_shelves(mark(reply.shelf_mark)).map_err(LinkError::refused)?;
         // Whoever else is about to register hears of an error as well.
         self.worker.store(reply.worker, Ordering::Relaxed);
+        let pause = Duration::from_millis(reply.heartbeat_milliseconds.into());
+        self.heartbeat.send_replace(pause.clamp(Duration::from_millis(10), MOST_HEARTBEAT));
         // The shelf is tidied before the coordinator can ask for blocks on it. If that fails, it is
         // tidied again later.
         let _ = self.tidy_shelf();
@@ -677,7 +680,7 @@ impl GrpcLink {
         self.persist("complete", || {
             let (mut client, messages) = (self.client(), messages.clone());
             let sent = Arc::new(AtomicUsize::new(0));
-            let resting = rests(sent.clone(), LAST_ANSWER);
+            let resting = rests(sent.clone(), LAST_DELIVERY);
             unless_stopped(self.stop.clone(), resting, async move {
                 let count = messages.len();
                 let next = move |i: usize| {

@@ -76,13 +76,16 @@ impl OtherShelves {
 
     /// Shows another token from now on. Where none was shown, none is needed.
     pub fn renew(&self, token: AccessToken) {
-        if self.token.read().is_none() {
+        let is_other = |shown: &AccessToken| *shown != token;
+        if !self.token.read().as_ref().is_some_and(is_other) {
             return;
         }
         *self.token.write() = Some(token);
         // Connections have the one before.
-        let known = std::mem::take(&mut *self.known.write());
-        self.set(known.into_values().map(|shelf| shelf.place.clone()).collect());
+        let mut known = self.known.write();
+        let places: Vec<ShelfPlace> =
+            known.drain().map(|(_, shelf)| shelf.place.clone()).collect();
+        places.into_iter().for_each(|place| self.meet(&mut known, place));
     }
 
     /// These are all shelves now. Connections to those that are where they were stay.
@@ -93,11 +96,16 @@ impl OtherShelves {
             let number = place.number;
             match before.remove(&number).filter(|shelf| shelf.place == place) {
                 Some(shelf) => drop(known.insert(number, shelf)),
-                None => match self.connect(place) {
-                    Ok(shelf) => drop(known.insert(number, Arc::new(shelf))),
-                    Err(error) => tracing::warn!(%error, "a shelf cannot be reached"),
-                },
+                None => self.meet(&mut known, place),
             }
+        }
+    }
+
+    fn meet(&self, known: &mut HashMap<ShelfNumber, Arc<OtherShelf>>, place: ShelfPlace) {
+        let number = place.number;
+        match self.connect(place) {
+            Ok(shelf) => drop(known.insert(number, Arc::new(shelf))),
+            Err(error) => tracing::warn!(%error, "a shelf cannot be reached"),
         }
     }
 
