@@ -229,7 +229,8 @@ fn axes(
 fn curves(picture: &mut Picture, frame: Frame, x: &Axis, y: &Axis, series: &[Series]) {
     for one in series {
         if let Some(dash) = one.line {
-            for joined in one.points.chunk_by(|a, b| b.0 - a.0 <= one.reach) {
+            let runs = one.points.chunk_by(|a, b| b.0 - a.0 <= one.reach);
+            for joined in runs.filter(|run| run.len() > 1) {
                 let joined: Vec<(f32, f32)> =
                     joined.iter().map(|&point| place(frame, x, y, point)).collect();
                 picture.line(&joined, 0.8, dash, one.colour);
@@ -283,7 +284,7 @@ mod tests {
     /// What is alone has its mark still.
     #[test]
     fn no_line_leads_across_what_is_missing() {
-        for (reach, lines) in [(f64::INFINITY, 1), (2.0, 3)] {
+        for (reach, lines) in [(f64::INFINITY, 1), (2.0, 1), (1.0, 0)] {
             let series = Series {
                 name: "m even".to_owned(),
                 points: [0.0, 2.0, 6.0, 10.0].map(|x| (x, 1.0)).into(),

@@ -80,17 +80,16 @@ pub fn rows(
 }
 
 /// The rows of a plot by the size of the largest support of an involution, of orders as in
-/// [`rows`].
+/// [`rows`] if none is named.
 ///
 /// # Errors
 /// As [`rows`].
 pub fn by_support(
     archive: &Archive,
     results: &mut Vec<OrderResult>,
-    named: Option<usize>,
     watcher: &dyn Watcher,
 ) -> Result<Vec<parity::Row>, ExportError> {
-    each(archive, results, named, watcher, |order, graphs| {
+    each(archive, results, None, watcher, |order, graphs| {
         let cells = by_involutions(graphs)?.into_iter();
         let cells = cells.map(|([parity, support, _], cell)| (parity, support, cell));
         Ok(parity::apart(order, cells))

@@ -115,7 +115,7 @@ pub fn plot(
             parity::plot_by_size(class, last, &cells)
         }
         PlotKind::Involutions => {
-            let rows = examined::by_support(archive, &mut results, order, watcher)?;
+            let rows = examined::by_support(archive, &mut results, watcher)?;
             parity::plot(class, TableKind::Involutions, &results, &rows)
         }
     };
