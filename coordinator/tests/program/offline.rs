@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::common::{
-    Data, LONG_LEASE, Process, census_json, coordinator, eventually, eventually_some, stderr,
-    stdout, worker,
+    Data, LONG_LEASE, Process, census_json, coordinator, eventually, eventually_some, orders_done,
+    status, stderr, stdout, worker,
 };
 
 /// Files with this extension.
@@ -98,6 +98,27 @@ fn a_courier_carries_a_census_to_workers_without_network() {
         *path == damaged || known
     };
     assert!(left.iter().all(stays), "{left:?}");
+}
+
+/// What is done is not thrown away: a courier that is asked to stop looks once more.
+#[test]
+fn a_courier_that_is_asked_to_stop_delivers_what_lies_there() {
+    let data = Data::new();
+    let (_leader, address) = coordinator(6, &data, "127.0.0.1:0", &["--lease", LONG_LEASE]);
+    let directory = tempfile::tempdir().unwrap();
+    let tasks = directory.path().join("tasks");
+    let mut courier =
+        Process::start(worker().args(["--coordinator", &address, "--courier"]).arg(&tasks));
+    task(&tasks, None);
+    courier.paused(|courier| {
+        let _offline = Process::start(worker().args(["--threads", "1", "--offline"]).arg(&tasks));
+        eventually("there is a result", || !files(&tasks, "result").is_empty());
+        courier.signal("TERM");
+    });
+    assert_eq!(courier.finish().status.code(), Some(75));
+    let status = status(&["--coordinator", &address]);
+    let graphs_done = status["order"]["graphs_done"].as_u64().unwrap_or(0);
+    assert!(orders_done(&status) > 0 || graphs_done > 0, "{status}");
 }
 
 #[test]
