@@ -1,9 +1,9 @@
 //! Which units are to be solved a second time, by another worker, and compared. A pure state
 //! machine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use trailtrap_shared::plan::Unit;
+use trailtrap_shared::{partition::Content, plan::Unit};
 
 use super::{
     schedule::MOST_WORK,
@@ -17,7 +17,7 @@ pub struct Comparisons {
     /// Which units are drawn follows from this.
     secret: Secret,
     /// Units that are wanted in any case.
-    disputed: BTreeSet<Unit>,
+    disputed: BTreeMap<Unit, Content>,
     open: BTreeMap<Unit, Open>,
 }
 
@@ -39,20 +39,21 @@ impl Open {
 impl Comparisons {
     /// Nothing yet; a share between 0 and 1 of all units will be wanted, and those of which it is
     /// not known who is right.
-    pub fn new(share: f64, secret: Secret, disputed: BTreeSet<Unit>) -> Self {
+    pub fn new(share: f64, secret: Secret, disputed: BTreeMap<Unit, Content>) -> Self {
         Comparisons { share, secret, disputed, open: BTreeMap::new() }
     }
 
     /// Whether a unit is among those that are to be solved twice.
     pub fn want(&self, unit: Unit) -> bool {
         let Unit { order, shard, part } = unit;
-        self.is_disputed(unit)
+        self.disputed.contains_key(&unit)
             || self.secret.draws("comparison", &(order, shard, part)).chance(self.share)
     }
 
-    /// Whether it is not known who is right about a unit.
-    pub fn is_disputed(&self, unit: Unit) -> bool {
-        self.disputed.contains(&unit)
+    /// Whether it is not known who is right about a unit, and two who agree on it now, having read
+    /// this, would tell.
+    pub fn can_decide(&self, unit: Unit, inputs: &Content) -> bool {
+        self.disputed.get(&unit) == Some(inputs)
     }
 
     /// A unit was solved by this worker.
@@ -173,7 +174,7 @@ mod tests {
     }
 
     fn comparisons(share: f64) -> Comparisons {
-        Comparisons::new(share, Secret::of(7), BTreeSet::new())
+        Comparisons::new(share, Secret::of(7), BTreeMap::new())
     }
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn shares_are_what_they_say() {
         let wanted = |share: f64, salt: u64| {
-            let comparisons = Comparisons::new(share, Secret::of(salt), BTreeSet::new());
+            let comparisons = Comparisons::new(share, Secret::of(salt), BTreeMap::new());
             (0..10_000).filter(|&shard| comparisons.want(unit(shard))).collect::<Vec<_>>()
         };
         assert_eq!(wanted(0.0, 1).len(), 0);
@@ -268,7 +269,7 @@ mod tests {
         assert!((2_700..3_300).contains(&wanted(0.3, 1).len()));
         assert_eq!(wanted(0.3, 1), wanted(0.3, 1));
         assert_ne!(wanted(0.3, 1), wanted(0.3, 2));
-        let disputed = Comparisons::new(0.0, Secret::of(1), [unit(7)].into());
+        let disputed = Comparisons::new(0.0, Secret::of(1), [(unit(7), Content([1; 16]))].into());
         assert!(disputed.want(unit(7)) && !disputed.want(unit(8)));
     }
 }

@@ -109,6 +109,8 @@ pub enum Effect {
         alarm: u32,
         /// Whose units are looked up.
         workers: Vec<Suspect>,
+        /// Whose confirmations count for nothing: all whom open alarms blame.
+        blamed: Vec<Author>,
     },
     /// Tell a worker what became of what it delivered.
     Answer {

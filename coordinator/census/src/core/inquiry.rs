@@ -1,14 +1,11 @@
 //! What is done about an alarm: it is kept, the culprit is found, and what is doubted is taken
 //! back. Whatever is done about an alarm is done after it is durable.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    error::Error,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 use trailtrap_shared::{
     graph::degree::DegreeSequence,
+    partition::Content,
     plan::{Plan, Unit},
 };
 
@@ -430,10 +427,11 @@ impl Core {
         self.distrust(number, arrival, refusal);
     }
 
-    /// The units of which two results differ, and it is not known which is wrong.
-    pub fn disputed(&self) -> BTreeSet<Unit> {
+    /// The units of which two results differ, and it is not known which is wrong; with what the one
+    /// on record was computed from.
+    pub fn disputed(&self) -> BTreeMap<Unit, Content> {
         let undecided = self.alarms.values().filter(|alarm| alarm.is_undecided());
-        undecided.map(|alarm| alarm.unit).collect()
+        undecided.map(|alarm| (alarm.unit, alarm.quarantined[0].inputs)).collect()
     }
 
     /// Two workers agree on a unit. So it is known now who was wrong where two differed about it, if
@@ -495,7 +493,8 @@ impl Core {
             Suspect { worker, pending }
         };
         let workers = blamed.into_iter().map(suspect).collect();
-        self.emit(Effect::Trace { alarm: number, workers });
+        let blamed = self.blamed().cloned().collect();
+        self.emit(Effect::Trace { alarm: number, workers, blamed });
     }
 
     /// What those whom an alarm blames did since a result of theirs was last confirmed.

@@ -73,7 +73,8 @@ impl Recorded {
     /// Whether it is still to be solved a second time: also if that was done, and a run ended before
     /// what it decided was kept.
     pub fn is_to_compare(&self, comparisons: &Comparisons) -> bool {
-        comparisons.is_disputed(self.unit) || !self.is_confirmed && comparisons.want(self.unit)
+        comparisons.can_decide(self.unit, &self.inputs)
+            || !self.is_confirmed && comparisons.want(self.unit)
     }
 
     /// That of this record, of an order of a game that tells the sum in this place, if it has one;

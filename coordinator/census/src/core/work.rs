@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// Whom open alarms blame.
-    fn blamed(&self) -> impl Iterator<Item = &Author> {
+    pub fn blamed(&self) -> impl Iterator<Item = &Author> {
         let open = self.alarms.values().filter(|alarm| alarm.settled.is_none());
         open.flat_map(|alarm| &alarm.blamed)
     }

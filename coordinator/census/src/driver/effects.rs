@@ -151,8 +151,8 @@ impl Census {
                 }
                 self.hand_in(|state| state.core.solved(alarm, solved)).1
             }
-            Effect::Trace { alarm, workers } => {
-                let units = examination::trace(&self.store, workers, u64::MAX)?;
+            Effect::Trace { alarm, workers, blamed } => {
+                let units = examination::trace(&self.store, workers, &blamed, u64::MAX)?;
                 self.hand_in(|state| state.core.traced(alarm, units)).1
             }
             Effect::OpenOrder { order, edition } => {

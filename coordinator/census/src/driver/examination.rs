@@ -37,11 +37,14 @@ use crate::{
 /// find out, and did not, is found out first.
 pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     let mut doubted = Vec::new();
-    for (number, mut alarm) in store.alarms()? {
+    let alarms = store.alarms()?;
+    let open = alarm::blamed(alarms.iter().map(|(_, alarm)| alarm));
+    for (number, mut alarm) in alarms {
         if alarm.is_untraced() {
             let suspect = |worker| Suspect { worker, pending: Vec::new() };
-            let blamed = alarm.blamed.iter().cloned();
-            alarm.trace(trace(store, blamed.map(suspect).collect(), alarm.last_instance)?);
+            let suspects = alarm.blamed.iter().cloned().map(suspect).collect();
+            let blamed = [&open[..], &alarm.blamed].concat();
+            alarm.trace(trace(store, suspects, &blamed, alarm.last_instance)?);
             store.put_alarm(number, &alarm)?;
         }
         for &unit in &alarm.doubted {
@@ -55,21 +58,20 @@ pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     Ok(doubted)
 }
 
-/// What these workers have done since a result of theirs was last confirmed by another worker, up to
-/// this [`UnitRecord::instance`].
+/// What these workers have done since a result of theirs was last confirmed by another worker, who is
+/// not blamed, up to this [`UnitRecord::instance`].
 pub(super) fn trace(
     store: &Store,
     suspects: Vec<Suspect>,
+    blamed: &[Author],
     last_instance: u64,
 ) -> Result<Vec<Unit>, StoreError> {
-    let mut blamed: Vec<Author> = suspects.iter().map(|suspect| suspect.worker.clone()).collect();
-    blamed.extend(alarm::blamed(store.alarms()?.iter().map(|(_, alarm)| alarm)));
     let mut traces: Vec<Trace> = suspects.into_iter().map(Trace::new).collect();
     for order in 1..=MAX_ORDER {
         for item in store.each_unit(order) {
             let (unit, record) = item?;
             if record.instance <= last_instance {
-                traces.iter_mut().for_each(|trace| trace.add(unit, &record, &blamed));
+                traces.iter_mut().for_each(|trace| trace.add(unit, &record, blamed));
             }
         }
     }

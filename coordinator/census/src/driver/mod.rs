@@ -266,8 +266,11 @@ impl Census {
         let mut store = Store::open(directory, options.game, options.class)?;
         let new = || Ok::<_, getrandom::Error>(Mark(getrandom::u64()?.max(1)));
         let goal = options.goal.of_class(store.class());
+        let is_done = |store: &Store| -> Result<bool, StoreError> {
+            Ok(store.has_results(goal)? && store.pending(&store.alarms()?)?.is_none())
+        };
         match kept {
-            KeptIn::Depot(depot) if store.depot().is_none() && store.has_results(goal)? => {
+            KeptIn::Depot(depot) if store.depot().is_none() && is_done(&store)? => {
                 tracing::warn!(
                     depot = %depot.display(),
                     "all of this is done: nothing is kept in the depot"

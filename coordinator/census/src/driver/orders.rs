@@ -25,11 +25,7 @@ use crate::{
         parents::ENUMERATED_ORDER, withdrawal,
     },
     read::finished,
-    records::{
-        OrderRecord, OrderResult, UnitRecord,
-        ahead::Ahead,
-        alarm::{self, Alarm},
-    },
+    records::{Author, OrderRecord, OrderResult, UnitRecord, ahead::Ahead, alarm::Alarm},
     store::{self, Store, StoreError},
     trust::checks::{self, Contradiction},
 };
@@ -87,7 +83,7 @@ impl Census {
         });
         let told = self.store.game().about().told_by_outcome();
         let records = self.store.each_unit_of(&plan);
-        let blamed = self.event(|core| alarm::blamed(core.alarms().values().map(Arc::as_ref)));
+        let blamed: Vec<Author> = self.event(|core| core.blamed().cloned().collect());
         let records: Vec<Recorded> = records
             .map(|item| item.map(|(unit, record)| Recorded::of(unit, record, told, &blamed)))
             .collect::<Result<_, _>>()?;

@@ -19,7 +19,10 @@ use trailtrap_shared::{
 
 use crate::{
     read::finished::{self, Alarms, FinishedError, FinishedOrder},
-    records::{OrderRecord, OrderResult, UnitRecord, alarm::Alarm},
+    records::{
+        OrderRecord, OrderResult, UnitRecord,
+        alarm::{self, Alarm},
+    },
     store::{self, Store, StoreError},
 };
 
@@ -372,6 +375,7 @@ impl Archive {
     ///
     /// As [`Archive::order`].
     pub fn shards(&self, order: usize) -> Result<Vec<ShardSummary>, ArchiveError> {
+        let blamed = alarm::blamed(self.alarms.all.iter().map(|(_, alarm)| alarm));
         let record = self.record(order)?;
         let plan = store::plan(self.store.layout(), order, &record)?;
         let mut summaries: BTreeMap<u32, ShardSummary> = BTreeMap::new();
@@ -395,7 +399,7 @@ impl Archive {
             summary.parts_recorded += 1;
             summary.bytes += record.bytes;
             summary.microseconds += record.microseconds;
-            summary.parts_confirmed += u32::from(!record.confirmed.is_empty());
+            summary.parts_confirmed += u32::from(record.is_confirmed(&blamed));
             summary.records_tried += record.tried;
             let worker = record.worker.to_string();
             if !summary.workers.contains(&worker) {

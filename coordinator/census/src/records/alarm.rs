@@ -58,9 +58,10 @@ pub struct Alarm {
     pub settled: Option<String>,
 }
 
-/// Whom these alarms blame. That one of them is settled says nothing of what somebody did before.
+/// Whom those of these alarms blame that are open.
 pub fn blamed<'a>(alarms: impl IntoIterator<Item = &'a Alarm>) -> Vec<Author> {
-    alarms.into_iter().flat_map(|alarm| alarm.blamed.iter().cloned()).collect()
+    let open = alarms.into_iter().filter(|alarm| alarm.settled.is_none());
+    open.flat_map(|alarm| alarm.blamed.iter().cloned()).collect()
 }
 
 impl Alarm {

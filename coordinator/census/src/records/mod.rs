@@ -59,7 +59,7 @@ impl UnitRecord {
             && self.statistics == other.statistics
     }
 
-    /// Whether another worker has come to the same, and nobody has blamed that one for anything.
+    /// Whether another worker has come to the same that is not among these, who are blamed.
     pub fn is_confirmed(&self, blamed: &[Author]) -> bool {
         self.confirmed.iter().any(|by| !blamed.iter().any(|blamed| blamed.is(by)))
     }

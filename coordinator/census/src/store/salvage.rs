@@ -164,7 +164,7 @@ impl Salvage<'_> {
                 other => {
                     let why = other.map_or_else(|error| error.to_string(), |_| "lost".to_owned());
                     self.watcher.say(&format!("order {n} is done again: its record is {why}"));
-                    // It had some, whether or not they are lost as well.
+                    // It may have had some, whether or not their records are lost as well.
                     self.lost += self.old.unit_count(n).max(1);
                     complete = false;
                     continue;
@@ -505,19 +505,34 @@ mod tests {
         }
     }
 
-    /// A result that its units do not add up to was found in a file that had been replaced.
-    #[test]
-    fn a_result_that_its_units_do_not_add_up_to_is_withdrawn() {
-        let plan = Plan::new(TrailTrap::LAYOUT, 1, PlanOptions::default());
-        let (unit, sequence) = (Unit { order: 1, shard: 0, part: 0 }, plan.shards[0].sequence);
+    /// The only unit of order 1.
+    fn only_unit() -> Arc<Delivery> {
+        let unit = Unit { order: 1, shard: 0, part: 0 };
+        let sequence = DegreeSequence::new([0]);
         let table =
             BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, [0].into_iter(), |_, record| {
                 record.fill(0)
             });
         let blocks = table.to_blocks(0).into_iter().collect();
         let worker = Author::new("Ann", "portable");
-        let solved = delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker);
-        let (solved, mut right) = (Arc::new(solved), Summary::default());
+        Arc::new(delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker))
+    }
+
+    /// What an order had whose record is lost is lost, too.
+    #[test]
+    fn units_of_an_order_without_a_record_are_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+        Store::open(&old, None, None).unwrap().commit(&[only_unit()], u64::MAX).unwrap();
+        let Salvaged { kept, lost } = salvage(&old, &new, false, &Silent).unwrap();
+        assert_eq!((kept, lost), (0, 1));
+    }
+
+    /// A result that its units do not add up to was found in a file that had been replaced.
+    #[test]
+    fn a_result_that_its_units_do_not_add_up_to_is_withdrawn() {
+        let plan = Plan::new(TrailTrap::LAYOUT, 1, PlanOptions::default());
+        let (solved, mut right) = (only_unit(), Summary::default());
         right.add(&solved.record.statistics, solved.record.digest());
         let mut wrong = right.clone();
         wrong.statistics.classes.all.graphs += 1;

@@ -11,10 +11,12 @@ impl World {
 
     /// As the driver finds it in the store.
     pub(super) fn doubted(&mut self) -> Vec<Unit> {
+        let open = alarm::blamed(self.disk.alarms.values());
         let trace = |alarm: &Alarm| -> Vec<Unit> {
+            let blamed = [&open[..], &alarm.blamed].concat();
             let suspect =
                 |worker: &Author| Suspect { worker: worker.clone(), pending: Vec::new() };
-            alarm.blamed.iter().flat_map(|worker| self.trace(suspect(worker))).collect()
+            alarm.blamed.iter().flat_map(|worker| self.trace(suspect(worker), &blamed)).collect()
         };
         let untraced = self.disk.alarms.iter().filter(|(_, alarm)| alarm.is_untraced());
         let traced: Vec<(u32, Vec<Unit>)> =
@@ -34,10 +36,9 @@ impl World {
         doubted.into_iter().collect()
     }
 
-    pub(super) fn trace(&self, suspect: Suspect) -> Vec<Unit> {
+    pub(super) fn trace(&self, suspect: Suspect, blamed: &[Author]) -> Vec<Unit> {
         let mut trace = Trace::new(suspect);
-        let blamed = alarm::blamed(self.disk.alarms.values());
-        self.disk.units.iter().for_each(|(unit, record)| trace.add(*unit, record, &blamed));
+        self.disk.units.iter().for_each(|(unit, record)| trace.add(*unit, record, blamed));
         trace.finish().collect()
     }
 
@@ -60,7 +61,7 @@ impl World {
             alone
         });
         let comparable = comparable.collect();
-        let blamed = alarm::blamed(self.disk.alarms.values());
+        let blamed: Vec<Author> = self.core.blamed().cloned().collect();
         let opening = OrderOpening {
             parents: vec![below; plan.shards.len()],
             records: records

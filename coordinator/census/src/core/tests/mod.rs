@@ -645,8 +645,9 @@ impl World {
                 };
                 self.deliver_and_wait("the coordinator", &held, way, false);
             }
-            Effect::Trace { alarm, workers } => {
-                let traced = workers.into_iter().flat_map(|suspect| self.trace(suspect)).collect();
+            Effect::Trace { alarm, workers, blamed } => {
+                let traced =
+                    workers.into_iter().flat_map(|suspect| self.trace(suspect, &blamed)).collect();
                 self.core.traced(alarm, traced);
             }
             Effect::OpenOrder { order, edition } => self.open_order(order, edition),
