@@ -165,7 +165,8 @@ impl Census {
             }
             Effect::Drop { plan, shards, with_graphs } => {
                 let sections: &[Section] = match with_graphs {
-                    true => &[Section::Keys, Section::Outcomes],
+                    // That outcomes have gone tells that graphs may have.
+                    true => &[Section::Outcomes, Section::Keys],
                     false => &[Section::Outcomes],
                 };
                 self.store.drop_shards(&plan, &shards, sections)?;

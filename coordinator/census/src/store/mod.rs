@@ -1257,11 +1257,12 @@ impl Store {
         size: usize,
     ) -> Result<(), StoreError> {
         let range = (vec![order as u8, 0], vec![order as u8, size as u8 + 1]);
-        self.delete_ranges(&[section], &[range])
+        self.delete_ranges(section, &[range])
     }
 
-    /// Drops these sections of the partitions of some shards of a plan, and frees their space, as
-    /// far as nothing else is in the same files.
+    /// Drops these sections of the partitions of some shards of a plan, one after the other, and
+    /// frees their space, as far as nothing else is in the same files. Whoever finds that nothing of
+    /// a section has gone finds all of those behind it.
     ///
     /// # Errors
     ///
@@ -1283,16 +1284,16 @@ impl Store {
             (from, [to, vec![u8::MAX; BLOCK_KEY_TAIL]].concat())
         });
         let runs: Vec<(Vec<u8>, Vec<u8>)> = runs.collect();
-        for &section in sections {
+        sections.iter().try_for_each(|&section| {
             runs.iter().try_for_each(|(from, to)| self.remove_elsewhere(section, from, to))?;
-        }
-        self.delete_ranges(sections, &runs)
+            self.delete_ranges(section, &runs)
+        })
     }
 
-    /// Deletes ranges of keys, which increase, from each of these sections, and frees their space.
+    /// Deletes ranges of keys, which increase, from a section, and frees their space.
     fn delete_ranges(
         &self,
-        sections: &[Section],
+        section: Section,
         ranges: &[(Vec<u8>, Vec<u8>)],
     ) -> Result<(), StoreError> {
         let (Some((from, _)), Some((_, to))) = (ranges.first(), ranges.last()) else {
@@ -1300,20 +1301,14 @@ impl Store {
         };
         let alone = self.journal.as_ref().map(Mutex::lock);
         self.database.run(|db| {
-            let mut batch = WriteBatch::default();
-            for &section in sections {
-                let blocks = family(db, section_name(section));
-                ranges.iter().for_each(|(from, to)| batch.delete_range_cf(blocks, from, to));
-            }
+            let (mut batch, blocks) = (WriteBatch::default(), family(db, section_name(section)));
+            ranges.iter().for_each(|(from, to)| batch.delete_range_cf(blocks, from, to));
             Ok(db.write_opt(batch, &synced())?)
         })?;
         drop(alone);
         self.database.run(|db| {
-            for &section in sections {
-                // This rewrites where blocks are, and small blocks; files with nothing left in
-                // them go.
-                db.compact_range_cf(family(db, section_name(section)), Some(from), Some(to));
-            }
+            // This rewrites where blocks are, and small blocks; files with nothing left in them go.
+            db.compact_range_cf(family(db, section_name(section)), Some(from), Some(to));
             Ok(())
         })
     }
