@@ -412,8 +412,12 @@ impl Core {
     }
 
     /// A worker gives leased units back unsolved. `failure` says why they could not be solved, if
-    /// that was tried.
+    /// that was tried. What it has delivered, and does not wait for, is looked at all the same.
     pub fn give_back(&mut self, worker: WorkerId, lease: u64, failure: Option<&str>) {
+        let mut arrivals = self.arrivals.values();
+        if arrivals.any(|arrival| arrival.worker == worker && arrival.lease == lease) {
+            return;
+        }
         if let Some(ended) = self.leases.end(worker, lease) {
             self.make_available(ended, failure.map_or(Setback::None, Setback::Failed));
         }
