@@ -688,8 +688,8 @@ struct Tasks {
     inputs: BTreeMap<u64, Option<Arc<Inputs>>>,
     /// Whether the system has let this worker read one, and has refused none since.
     are_read: bool,
-    /// The first that it refused before: others may read it.
-    refused: Option<u64>,
+    /// The first that it refused before: others may read it, and it is tried last.
+    refused: Option<PathBuf>,
 }
 
 /// What to do about a task that the system refuses to let be read.
@@ -704,12 +704,12 @@ enum Refused {
 }
 
 impl Tasks {
-    /// The system refuses to let the task of this number be read.
-    fn refuse(&mut self, number: Option<u64>) -> Refused {
-        match (std::mem::take(&mut self.are_read), self.refused) {
+    /// The system refuses to let a task be read.
+    fn refuse(&mut self, task: PathBuf) -> Refused {
+        match (std::mem::take(&mut self.are_read), &self.refused) {
             (true, _) => Refused::SetAside,
             (false, None) => {
-                self.refused = number;
+                self.refused = Some(task);
                 Refused::PutBack
             }
             (false, Some(_)) => Refused::Leave,
@@ -727,14 +727,10 @@ impl Tasks {
         self.inputs.insert(lease.number, Some(Arc::new(inputs)));
     }
 
-    /// A task is not in work any more. Whether the files with its number are its own: another courier
-    /// may have put out another task.
+    /// A task is not in work any more. Whether it was, and the files with its number are its own:
+    /// another courier may have put out another task.
     fn end(&mut self, lease: &Lease) -> bool {
-        let is_own = self.courier == lease.worker;
-        if is_own {
-            self.inputs.remove(&lease.number);
-        }
-        is_own
+        self.courier == lease.worker && self.inputs.remove(&lease.number).is_some()
     }
 }
 
@@ -754,11 +750,10 @@ impl FileLink {
     /// Takes the task of the smallest number by renaming it, and returns its new path.
     fn take(&self) -> Result<Option<PathBuf>, OfflineError> {
         let mut failed = None;
-        let refused = self.tasks.lock().refused.map(|number| self.path(number, "task"));
-        for task in files(&self.directory, "task")? {
-            if refused.as_ref() == Some(&task) {
-                continue;
-            }
+        let mut tasks = files(&self.directory, "task")?;
+        let refused = self.tasks.lock().refused.clone();
+        tasks.sort_by_key(|task| refused.as_ref() == Some(task));
+        for task in tasks {
             let taken = task.with_extension("taken");
             let renamed = make_room(&taken).and_then(|()| fs::rename(&task, &taken));
             match renamed.map_err(at(&task)) {
@@ -911,11 +906,12 @@ impl Link for FileLink {
                 let _ = fs::rename(&taken, taken.with_extension("task"));
             }
             Err(error @ OfflineError::Io { .. }) => {
-                let next = self.tasks.lock().refuse(number);
+                let task = taken.with_extension("task");
+                let next = self.tasks.lock().refuse(task.clone());
                 if next == Refused::SetAside {
                     set_aside(&taken, &error);
                 } else {
-                    let _ = fs::rename(&taken, taken.with_extension("task"));
+                    let _ = fs::rename(&taken, task);
                 }
                 if next == Refused::Leave {
                     return Err(error.into());
@@ -1268,13 +1264,17 @@ mod tests {
     fn refused_tasks_are_set_aside_only_by_who_can_read_others() {
         let directory = tempfile::tempdir().unwrap();
         let link = link(directory.path());
-        let refuse = |number| link.tasks.lock().refuse(Some(number));
+        let path = |number: u64| directory.path().join(format!("{number}.task"));
+        let refuse = |number| link.tasks.lock().refuse(path(number));
         assert_eq!(refuse(5), Refused::PutBack);
-        // It tries another one, whatever its number.
+        // It tries another one first, whatever its number.
         for number in [5, 7] {
-            fs::write(directory.path().join(format!("{number}.task")), task(number)).unwrap();
+            fs::write(path(number), task(number)).unwrap();
         }
-        assert!(matches!(link.lease(0), Ok(Grant::Work(lease)) if lease.number == 7));
+        for number in [7, 5] {
+            let granted = link.lease(0).unwrap();
+            assert!(matches!(granted, Grant::Work(lease) if lease.number == number));
+        }
         assert_eq!(refuse(9), Refused::SetAside);
         assert_eq!(refuse(11), Refused::Leave);
     }

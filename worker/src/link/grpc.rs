@@ -801,10 +801,14 @@ async fn for_a_time(time: Duration) {
 
 /// Waits until `sent` has not grown for so long.
 async fn rests(sent: Arc<AtomicUsize>, pause: Duration) {
-    let mut before = None;
-    while before != Some(sent.load(Ordering::Relaxed)) {
-        before = Some(sent.load(Ordering::Relaxed));
-        sleep(pause).await;
+    let mut since = tokio::time::Instant::now();
+    let mut before = sent.load(Ordering::Relaxed);
+    while since.elapsed() < pause {
+        sleep(Duration::from_secs(1)).await;
+        let now = sent.load(Ordering::Relaxed);
+        if std::mem::replace(&mut before, now) != now {
+            since = tokio::time::Instant::now();
+        }
     }
 }
 
