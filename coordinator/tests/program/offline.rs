@@ -116,9 +116,11 @@ fn a_courier_that_is_asked_to_stop_delivers_what_lies_there() {
         courier.signal("TERM");
     });
     assert_eq!(courier.finish().status.code(), Some(75));
-    let status = status(&["--coordinator", &address]);
-    let graphs_done = status["order"]["graphs_done"].as_u64().unwrap_or(0);
-    assert!(orders_done(&status) > 0 || graphs_done > 0, "{status}");
+    eventually("it is delivered", || {
+        let status = status(&["--coordinator", &address]);
+        let graphs_done = status["order"]["graphs_done"].as_u64().unwrap_or(0);
+        orders_done(&status) > 0 || graphs_done > 0
+    });
 }
 
 #[test]
