@@ -264,13 +264,19 @@ impl Census {
         options: CensusOptions,
     ) -> Result<Arc<Self>, CensusError> {
         let mut store = Store::open(directory, options.game, options.class)?;
-        let new = || Ok::<_, getrandom::Error>(Mark(getrandom::u64()?.max(1)));
         let goal = options.goal.of_class(store.class());
+        Self::keep(&mut store, kept, goal)?;
+        Self::on(store, CensusOptions { goal, ..options }, Box::new(options.clock))
+    }
+
+    /// Has a store that is to come as far as this keep larger blocks where it is said.
+    fn keep(store: &mut Store, kept: KeptIn, goal: Goal) -> Result<(), CensusError> {
+        let new = || Ok::<_, getrandom::Error>(Mark(getrandom::u64()?.max(1)));
         let is_done = |store: &Store| -> Result<bool, StoreError> {
             Ok(store.has_results(goal)? && store.pending(&store.alarms()?)?.is_none())
         };
         match kept {
-            KeptIn::Depot(depot) if store.depot().is_none() && is_done(&store)? => {
+            KeptIn::Depot(depot) if store.depot().is_none() && is_done(store)? => {
                 tracing::warn!(
                     depot = %depot.display(),
                     "all of this is done: nothing is kept in the depot"
@@ -283,7 +289,7 @@ impl Census {
             }
             KeptIn::TheSame => store.take_depot()?,
         }
-        Self::on(store, CensusOptions { goal, ..options }, Box::new(options.clock))
+        Ok(())
     }
 
     /// Begins a rehearsal of a census of all graphs in a new store in `directory`, which no census
