@@ -1,18 +1,18 @@
 //! Work without a network: units go out, and results come back, as files of a directory, which may
 //! be shared or carried.
 //!
-//! Where there is a network, a *courier* leases units, writes each lease and all that it reads
-//! into a file `NUMBER.task`, and delivers the `NUMBER.result` that comes back. Where there is
-//! none, a worker takes a task by renaming it to `NUMBER.taken`, solves it and leaves the result.
-//! Every file appears complete, by a rename. What the files hold are messages of the protocol,
-//! each after its length, and they are checked like messages; each of a task is followed by its
-//! checksum, and all of a result together, so that nobody is blamed for a file that was damaged on its
-//! way. A task that is of no use is set aside as `NUMBER.damaged`, and the courier gives its lease
-//! back; one that the system does not let a worker read is left to others, unless it could read
-//! others. Others may put anything into the directory: what is no regular file, or is too large, is
-//! not read, and a directory that is in the way is renamed. No time that one machine says is compared with that of another. What a
-//! unit reads may be much larger than a machine's memory: neither the courier nor the worker holds
-//! more of a task at a time than a bucket or a list of parents.
+//! Where there is a network, a *courier* leases units, writes each lease and all that it reads into
+//! a file `NUMBER.task`, and delivers the `NUMBER.result` that comes back. Where there is none, a
+//! worker takes a task by renaming it to `NUMBER.taken`, solves it and leaves the result. Every
+//! file appears complete, by a rename. What the files hold are messages of the protocol, each after
+//! its length, and they are checked like messages; each of a task is followed by its checksum, and
+//! all of a result together, so that nobody is blamed for a file that was damaged on its way. A
+//! task that is of no use is set aside as `NUMBER.damaged`, and the courier gives its lease back;
+//! one that the system does not let a worker read is left to others, unless it could read others.
+//! Others may put anything into the directory: what is no regular file, or is too large, is not
+//! read, and a directory that is in the way is renamed. No time that one machine says is compared
+//! with that of another. What a unit reads may be much larger than a machine's memory: neither the
+//! courier nor the worker holds more of a task at a time than a bucket or a list of parents.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
