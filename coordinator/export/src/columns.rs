@@ -1,9 +1,14 @@
-//! What tables have in common: the kinds there are, what they are called, and the columns and
-//! cells that several of them have.
+//! What tables have in common: the kinds there are, what they are called, and the columns, cells and
+//! numbers of edges that several of them have.
 
+use trailtrap_census::read::OrderResult;
 use trailtrap_shared::{
     class::Class,
-    count::statistics::{Cell, Statistics},
+    count::{
+        statistics::{Cell, Statistics},
+        summary::Summary,
+    },
+    graph::pairs,
 };
 
 use crate::{
@@ -116,6 +121,26 @@ pub(crate) fn minimum_degree_column() -> Column {
 /// How many degrees are odd.
 pub(crate) fn odd_degrees_column() -> Column {
     column("odd_degrees", Some("odd degrees"), "number of vertices of odd degree")
+}
+
+/// What there is for each number of edges: of a class, up to the largest that one of its graphs
+/// has.
+pub(crate) fn sizes(class: Class, result: &OrderResult) -> &[Summary] {
+    let has_graphs = |row: &Summary| row.statistics.classes.all.graphs > 0;
+    let rows = match class {
+        Class::All => result.by_size.len(),
+        _ => result.by_size.iter().rposition(has_graphs).map_or(0, |last| last + 1),
+    };
+    &result.by_size[..rows]
+}
+
+/// The largest number of edges that a picture of an order has room for: of a class, the largest
+/// that one of its graphs has.
+pub(crate) fn last_size(class: Class, result: &OrderResult) -> usize {
+    match class {
+        Class::All => pairs(result.order),
+        _ => sizes(class, result).len().saturating_sub(1),
+    }
 }
 
 /// The number of edges.

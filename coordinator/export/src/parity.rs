@@ -13,13 +13,12 @@ use trailtrap_shared::{class::Class, count::statistics::Cell, graph::pairs};
 use crate::{
     chart::{Axis, Marker, Panel, Scale, Series, panels},
     columns::{
-        TableKind, cell, column, minimum_degree_column, odd_degrees_column, parity_column,
-        parity_of, size_column,
+        TableKind, cell, column, last_size, minimum_degree_column, odd_degrees_column,
+        parity_column, parity_of, size_column,
     },
     picture::Picture,
     proportions::{colour_of, proportions_with_zero, share},
     table::{Column, Value},
-    tables::last_size,
 };
 
 /// The graphs of one order that a row is about, and what is counted of them.

@@ -12,11 +12,10 @@ use crate::{
     ExportError,
     chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart},
     choice::choices,
-    columns::{TableKind, cell},
+    columns::{TableKind, cell, last_size},
     documents, examined, parity,
     picture::{Anchor, BLACK, BLUE, Colour, GREEN, PALE, Picture, VERMILLION},
     proportions::{PROPORTION, colour_of, proportions, proportions_with_zero, share},
-    tables::last_size,
 };
 
 choices! {

@@ -11,7 +11,7 @@ use trailtrap_shared::{
 
 use crate::{
     choice::{Choice as _, choices},
-    tables::sizes,
+    columns::sizes,
 };
 
 choices! {

@@ -13,15 +13,15 @@ use trailtrap_shared::{
         summary::Summary,
     },
     game::{About, SumName, VerdictName},
-    graph::{degree::DegreeSequence, pairs},
+    graph::degree::DegreeSequence,
 };
 
 pub use crate::columns::TableKind;
 use crate::{
     ExportError,
     columns::{
-        cell, column, minimum_degree_column, odd_degrees_column, order_column, size_column, stem,
-        vertices,
+        cell, column, minimum_degree_column, odd_degrees_column, order_column, size_column, sizes,
+        stem, vertices,
     },
     examined, parity,
     table::{Column, Table, Value},
@@ -322,26 +322,6 @@ pub fn by_order(about: &'static About, class: Class, results: &[OrderResult]) ->
         rows.collect(),
         None,
     )
-}
-
-/// What there is for each number of edges: of a class, up to the largest that one of its graphs
-/// has.
-pub fn sizes(class: Class, result: &OrderResult) -> &[Summary] {
-    let has_graphs = |row: &Summary| row.statistics.classes.all.graphs > 0;
-    let rows = match class {
-        Class::All => result.by_size.len(),
-        _ => result.by_size.iter().rposition(has_graphs).map_or(0, |last| last + 1),
-    };
-    &result.by_size[..rows]
-}
-
-/// The largest number of edges that a picture of an order has room for: of a class, the largest
-/// that one of its graphs has.
-pub(crate) fn last_size(class: Class, result: &OrderResult) -> usize {
-    match class {
-        Class::All => pairs(result.order),
-        _ => sizes(class, result).len().saturating_sub(1),
-    }
 }
 
 /// The table by number of edges.
