@@ -276,6 +276,8 @@ const BYTES_TOGETHER: usize = 8 << 20;
 /// The worker stops with the error when so many leases of one edition in a row could not be
 /// solved.
 const ATTEMPTS: u32 = 3;
+/// Why it gives leases back when it stops.
+const STOPPED: &str = "the worker was asked to stop";
 
 /// The estimated number of (graph, edge) pairs of a lease.
 fn pairs(lease: &Lease) -> u64 {
@@ -449,16 +451,14 @@ impl<L: Link> Engine<L> {
                     if let Err(error) = self.deliver(&lease, &results, &cache) {
                         if self.stop.is_cancelled() {
                             tracing::warn!(lease = lease.number, %error, "results are lost");
-                            let why = "the worker was asked to stop";
-                            self.link().give_back(&lease, Unsolved::Leaving(why));
+                            self.link().give_back(&lease, Unsolved::Leaving(STOPPED));
                         }
                         return abandon(&self.stop, error);
                     }
                 }
                 // Whatever fails then may have been interrupted.
                 Err(_) if self.stop.is_cancelled() => {
-                    self.link()
-                        .give_back(&lease, Unsolved::Leaving("the worker was asked to stop"));
+                    self.link().give_back(&lease, Unsolved::Leaving(STOPPED));
                     break;
                 }
                 Err(SolveError::Source(source))

@@ -889,6 +889,8 @@ impl Link for FileLink {
             let mut tasks = self.tasks.lock();
             tasks.inputs.retain(|&task, inputs| Some(task) != number || is_sound(inputs));
         }
+        let task = taken.with_extension("task");
+        let put_back = || drop(fs::rename(&taken, &task));
         match opened {
             Ok(Some((lease, inputs))) => {
                 self.tasks.lock().begin(&lease, inputs);
@@ -896,25 +898,22 @@ impl Link for FileLink {
             }
             // For a worker of the right version.
             Err(error @ OfflineError::Differ(_)) => {
-                let _ = fs::rename(&taken, taken.with_extension("task"));
+                put_back();
                 return Err(error.into());
             }
             // The courier has taken it back.
             Ok(None) => {}
             // It may be sound: there was no time to find out.
-            Err(OfflineError::Io { .. }) if self.patience.stop.is_cancelled() => {
-                let _ = fs::rename(&taken, taken.with_extension("task"));
-            }
+            Err(OfflineError::Io { .. }) if self.patience.stop.is_cancelled() => put_back(),
             Err(error @ OfflineError::Io { .. }) => {
-                let task = taken.with_extension("task");
                 let next = self.tasks.lock().refuse(task.clone());
-                if next == Refused::SetAside {
-                    set_aside(&taken, &error);
-                } else {
-                    let _ = fs::rename(&taken, task);
-                }
-                if next == Refused::Leave {
-                    return Err(error.into());
+                match next {
+                    Refused::SetAside => set_aside(&taken, &error),
+                    Refused::PutBack => put_back(),
+                    Refused::Leave => {
+                        put_back();
+                        return Err(error.into());
+                    }
                 }
             }
             Err(error) => set_aside(&taken, &error),

@@ -15,7 +15,7 @@ use super::{
     schedule::{Asked, Share},
     setbacks::{Setback, Setbacks},
 };
-use crate::records::Author;
+use crate::records::{Author, alarm};
 
 /// A worker as the coordinator sees it.
 #[derive(Clone, Debug)]
@@ -137,8 +137,7 @@ impl Core {
 
     /// Whom open alarms blame.
     pub fn blamed(&self) -> impl Iterator<Item = &Author> {
-        let open = self.alarms.values().filter(|alarm| alarm.settled.is_none());
-        open.flat_map(|alarm| &alarm.blamed)
+        alarm::blamed(self.alarms.values().map(Arc::as_ref))
     }
 
     /// Whether an alarm that is open blames a worker.

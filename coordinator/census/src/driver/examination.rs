@@ -38,7 +38,8 @@ use crate::{
 pub(super) fn doubted(store: &Store) -> Result<Vec<Unit>, StoreError> {
     let mut doubted = Vec::new();
     let alarms = store.alarms()?;
-    let open = alarm::blamed(alarms.iter().map(|(_, alarm)| alarm));
+    let open: Vec<Author> =
+        alarm::blamed(alarms.iter().map(|(_, alarm)| alarm)).cloned().collect();
     for (number, mut alarm) in alarms {
         if alarm.is_untraced() {
             let suspect = |worker| Suspect { worker, pending: Vec::new() };

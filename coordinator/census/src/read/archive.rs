@@ -20,7 +20,7 @@ use trailtrap_shared::{
 use crate::{
     read::finished::{self, Alarms, FinishedError, FinishedOrder},
     records::{
-        OrderRecord, OrderResult, UnitRecord,
+        Author, OrderRecord, OrderResult, UnitRecord,
         alarm::{self, Alarm},
     },
     store::{self, Store, StoreError},
@@ -375,7 +375,8 @@ impl Archive {
     ///
     /// As [`Archive::order`].
     pub fn shards(&self, order: usize) -> Result<Vec<ShardSummary>, ArchiveError> {
-        let blamed = alarm::blamed(self.alarms.all.iter().map(|(_, alarm)| alarm));
+        let alarms = self.alarms.all.iter().map(|(_, alarm)| alarm);
+        let blamed: Vec<Author> = alarm::blamed(alarms).cloned().collect();
         let record = self.record(order)?;
         let plan = store::plan(self.store.layout(), order, &record)?;
         let mut summaries: BTreeMap<u32, ShardSummary> = BTreeMap::new();

@@ -59,9 +59,11 @@ pub struct Alarm {
 }
 
 /// Whom those of these alarms blame that are open.
-pub fn blamed<'a>(alarms: impl IntoIterator<Item = &'a Alarm>) -> Vec<Author> {
+pub fn blamed<'a>(
+    alarms: impl IntoIterator<Item = &'a Alarm>,
+) -> impl Iterator<Item = &'a Author> {
     let open = alarms.into_iter().filter(|alarm| alarm.settled.is_none());
-    open.flat_map(|alarm| alarm.blamed.iter().cloned()).collect()
+    open.flat_map(|alarm| &alarm.blamed)
 }
 
 impl Alarm {

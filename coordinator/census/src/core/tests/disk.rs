@@ -11,7 +11,7 @@ impl World {
 
     /// As the driver finds it in the store.
     pub(super) fn doubted(&mut self) -> Vec<Unit> {
-        let open = alarm::blamed(self.disk.alarms.values());
+        let open: Vec<Author> = alarm::blamed(self.disk.alarms.values()).cloned().collect();
         let trace = |alarm: &Alarm| -> Vec<Unit> {
             let blamed = [&open[..], &alarm.blamed].concat();
             let suspect =
