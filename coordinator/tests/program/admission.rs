@@ -26,7 +26,7 @@ use trailtrap_worker::access::{self, AdmittedClient};
 
 use crate::common::{
     Data, GIVE_UP, PATIENCE, Process, coordinator, eventually, expected, introduction,
-    reserved_port, run, stderr, stdout, trailtrap, watch_memory, worker,
+    reserved_port, run, stayed_small, stderr, stdout, trailtrap, watch_memory, worker,
 };
 
 /// Beyond loopback, and yet reachable in any sandbox.
@@ -409,11 +409,7 @@ async fn floods_do_not_keep_workers_out() {
     let output = tokio::task::spawn_blocking(|| leader.finish()).await.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(9));
-    // Elsewhere there is no /proc to read it from.
-    if let Some(peak) = peak.join().unwrap() {
-        println!("peak memory of the coordinator: {} MiB", peak >> 20);
-        assert!(peak < 512 << 20, "{peak} bytes");
-    }
+    stayed_small(peak);
     drop(silent);
 }
 

@@ -9,7 +9,9 @@ use trailtrap_shared::{
     plan::{Plan, PlanOptions},
 };
 
-use crate::common::{Data, Process, census_json, eventually, run, stderr, stdout, trailtrap};
+use crate::common::{
+    Data, Process, census_json, eventually, run, salvage, stderr, stdout, trailtrap,
+};
 
 /// Order 8 with its digests as first computed; later kernels, labellings and stores must give the
 /// same bytes.
@@ -174,8 +176,7 @@ fn a_data_directory_without_its_lock_is_known() {
     assert!(stdout(&status).contains("orders done: 1 to 5"), "{}", stderr(&status));
     census_json(6, &data, &[]);
     fs::remove_file(data.path().join("LOCK")).unwrap();
-    let salvaged = run(&["salvage", "--data", &data.text()]);
-    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+    salvage(&data);
 }
 
 #[test]

@@ -24,7 +24,6 @@ use trailtrap_shared::{
     graph::{Graph, all_vertices, degree::DegreeSequence, graph6},
     partition::{Block, BucketTable, Content, Section, slot_of},
     plan::{Goal, Plan, PlanOptions, Unit},
-    protocol::wire::census_client::CensusClient,
 };
 use trailtrap_worker::{
     counting::recount::{Recount, recount},
@@ -32,8 +31,9 @@ use trailtrap_worker::{
 };
 
 use crate::common::{
-    Data, Process, add_up, answers::solver, coordinator, failures_of, introduction, next_work,
-    put_record, resealed, rewrite, run, run_with_input, stderr, stdout, take_apart, worker,
+    Data, Process, add_up, answers::solver, census, census_json, connect, coordinator,
+    failures_of, introduction, next_work, put_record, resealed, rewrite, run, run_with_input,
+    salvage, stderr, stdout, take_apart, verified, worker,
 };
 
 /// One of each kind.
@@ -49,15 +49,8 @@ const SOME: [&str; 9] = [
     "linear-forest",
 ];
 
-fn census(order: usize, data: &Data, more: &[&str]) -> Output {
-    let order = order.to_string();
-    run(&[&["census", &order, "--json", "--data", &data.text()], more].concat())
-}
-
 fn done(order: usize, data: &Data, more: &[&str]) -> Value {
-    let output = census(order, data, more);
-    assert!(output.status.success(), "{more:?}: {}", stderr(&output));
-    serde_json::from_str(&stdout(&output)).unwrap()
+    serde_json::from_str(&census_json(order, data, more)).unwrap()
 }
 
 fn finished(order: usize, class: &str) -> Data {
@@ -154,8 +147,7 @@ fn classes_go_beyond_the_order_of_all_graphs() {
     let report = done(13, &data, &class);
     let expected = by_size(&nauty("geng", &["-q", "-tf", "13"], ""));
     assert_eq!(counted(&report, |row| row["graphs"].as_u64().unwrap()), expected);
-    let verified = run(&["verify", "13", "--level", "4", "--data", &data.text()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&["13", "--level", "4", "--data", &data.text()]);
     // Some of all graphs are searched, and looked up in the store and in the list.
     let won = stdout(&run(&["export", "graphs", "13", "--data", &data.text()]));
     let all = nauty("geng", &["-q", "-tf", "-l", "13"], "");
@@ -203,9 +195,8 @@ fn forests_go_up_to_order_20() {
     let class = ["--class", "linear-forest"];
     let data = Data::new();
     let report = done(20, &data, &class);
-    let verified = run(&["verify", "20", "--level", "6", "--data", &data.text()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
-    assert!(stdout(&verified).contains("627 forests, by Theorem 14"), "{}", stdout(&verified));
+    let said = verified(&["20", "--level", "6", "--data", &data.text()]);
+    assert!(said.contains("627 forests, by Theorem 14"), "{said}");
     // Some graphs of orders 17 and 20 are searched, and looked up.
     let paths = |parts: &[usize]| {
         let (mut graph, mut first) = (Graph::edgeless(parts.iter().sum()), 0);
@@ -233,8 +224,7 @@ fn forests_go_up_to_order_20() {
     let bundle = bundle.to_str().unwrap();
     let exported = run(&["export", "bundle", bundle, "--data", &data.text()]);
     assert!(exported.status.success(), "{}", stderr(&exported));
-    let verified = run(&["verify", bundle]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&[bundle]);
 
     let shared = Data::new();
     let (process, address) = coordinator(20, &shared, "127.0.0.1:0", &class);
@@ -248,9 +238,8 @@ fn forests_go_up_to_order_20() {
 
     let data = Data::new();
     done(18, &data, &["--class", "linear-forest", "--game", "edge-geography"]);
-    let verified = run(&["verify", "18", "--level", "6", "--data", &data.text()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
-    assert!(stdout(&verified).contains("385 bipartite graphs"), "{}", stdout(&verified));
+    let said = verified(&["18", "--level", "6", "--data", &data.text()]);
+    assert!(said.contains("385 bipartite graphs"), "{said}");
 
     // Connected forests are trees, and Theorem 14 tells who wins all of them.
     let data = Data::new();
@@ -258,9 +247,8 @@ fn forests_go_up_to_order_20() {
     let trees = nauty("gentreeg", &["-q", "17"], "").len() as u64;
     let connected = |row: &Value| row["connected"]["graphs"].as_u64().unwrap();
     assert_eq!(counted(&report, connected), BTreeMap::from([(16, trees)]));
-    let verified = run(&["verify", "17", "--level", "4", "--data", &data.text()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
-    assert!(stdout(&verified).contains("122963 forests, by Theorem 14"), "{}", stdout(&verified));
+    let said = verified(&["17", "--level", "4", "--data", &data.text()]);
+    assert!(said.contains("122963 forests, by Theorem 14"), "{said}");
 
     // Elsewhere nobody is asked whether so large a graph belongs to the class.
     let data = finished(4, "outerplanar");
@@ -317,8 +305,7 @@ fn a_class_is_verified() {
     // Where a game reads no predecessors, graphs are told of all the same.
     let data = Data::new();
     done(8, &data, &["--class", "bipartite", "--game", "edge-geography"]);
-    let verified = run(&["verify", "--level", "6", "--data", &data.text()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&["--level", "6", "--data", &data.text()]);
 }
 
 #[test]
@@ -341,11 +328,9 @@ fn stores_keep_to_their_class() {
     assert!(refused.contains("a census of the class all"), "{refused}");
     // What is salvaged is of the same class.
     fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
-    let salvaged = run(&["salvage", "--data", &data.text()]);
-    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+    salvage(&data);
     assert_eq!(done(6, &data, &[]), report);
-    let verified = run(&["verify", "--level", "4", "--data", &data.text()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&["--level", "4", "--data", &data.text()]);
 }
 
 /// Workers of another class are sent away, and told what to do; those of the same are not.
@@ -354,7 +339,7 @@ async fn workers_keep_to_their_class() {
     let class = ["--class", "triangle-free"];
     let data = Data::new();
     let (mut process, address) = coordinator(7, &data, "127.0.0.1:0", &class);
-    let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let mut client = connect(&address).await;
     let refused = client.register(introduction("of all graphs")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("--class triangle-free"), "{refused}");
@@ -432,9 +417,8 @@ fn exports_name_the_class() {
     assert!(!made && errors.contains("say `max-degree-3`"), "{errors}");
     let (made, errors, path) = list("wins-max-degree-3.g6");
     assert!(made && errors.contains("graphs of maximum degree at most 3 only"), "{errors}");
-    let checked = run(&["verify", path.to_str().unwrap(), "--data", &text]);
-    let said = stdout(&checked);
-    assert!(checked.status.success() && said.contains("census of the class"), "{said}");
+    let said = verified(&[path.to_str().unwrap(), "--data", &text]);
+    assert!(said.contains("census of the class"), "{said}");
     // Graphs that do not belong to it are not looked up; others are.
     let found = run_with_input(&["lookup", "--data", &text, "--format", "json"], "E???\nE~~w\n");
     assert_eq!(found.status.code(), Some(1));
@@ -457,8 +441,7 @@ fn bundles_of_classes_are_verified() {
         let path = bundle.to_str().unwrap();
         let made = run(&["export", "bundle", path, "--data", &data.text()]);
         assert!(made.status.success(), "{}", stderr(&made));
-        let verified = run(&["verify", path, "--level", "2"]);
-        assert!(verified.status.success(), "{}{}", stdout(&verified), stderr(&verified));
+        verified(&[path, "--level", "2"]);
         let read = |name: &str| fs::read_to_string(bundle.join(name)).unwrap();
         let manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
         assert_eq!(manifest["class"], class);

@@ -18,13 +18,13 @@ use trailtrap_shared::{
     plan::{PlanOptions, Unit},
     protocol::{
         messages,
-        wire::{self, census_client::CensusClient, lease_reply::Answer},
+        wire::{self, lease_reply::Answer},
     },
 };
 
 use crate::common::{
-    Data, LONG_LEASE, QUESTIONS, answers::Answers, coordinator, expected, introduction, stderr,
-    stdout, watch_memory,
+    Data, LONG_LEASE, QUESTIONS, answers::Answers, connect, coordinator, expected, introduction,
+    stayed_small, stderr, stdout, watch_memory,
 };
 
 const ORDER: usize = 9;
@@ -58,7 +58,7 @@ struct Crowd {
 impl Crowd {
     /// A worker on a connection of its own, until all is done.
     async fn work(self: Arc<Self>, name: usize) -> Seen {
-        let mut client = CensusClient::connect(format!("http://{}", self.address)).await.unwrap();
+        let mut client = connect(&self.address).await;
         let registered = client.register(introduction(format!("worker {name}"))).await.unwrap();
         let worker = registered.into_inner().worker;
         self.all_are_there.wait().await;
@@ -191,9 +191,5 @@ async fn hundreds_of_workers_come_at_once() {
     );
     describe("leases", leases);
     describe("heartbeats", heartbeats);
-    // Elsewhere there is no /proc to read it from.
-    if let Some(peak) = peak.join().unwrap() {
-        println!("peak memory of the coordinator: {} MiB", peak >> 20);
-        assert!(peak < 512 << 20, "{peak} bytes");
-    }
+    stayed_small(peak);
 }

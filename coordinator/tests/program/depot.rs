@@ -40,11 +40,10 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::{
     common::{
-        Data, LONG_LEASE, Process, QUESTIONS, answers::Answers, census_json, coordinator,
-        eventually, expected, heard_coordinator, introduction, parts, run, stderr, stdout,
-        trailtrap, until_hit,
+        Data, LONG_LEASE, Process, QUESTIONS, answers::Answers, census_json, connect, coordinator,
+        eventually, expected, farewell, heard_coordinator, introduction, parts, run, stderr,
+        stdout, trailtrap, until_hit, verified,
     },
-    protocol::farewell,
     shelves,
 };
 
@@ -155,16 +154,17 @@ fn a_census_keeps_its_blocks_in_a_depot() {
             assert_eq!(is_kept, is_shared(&block), "{:?}", block.id);
         }
     }
-    assert!(verified(&data).contains("nothing wrong"));
+    assert!(verify(&data).contains("nothing wrong"));
     // It goes on there without being told, in one process too, and nothing of it is written again.
     assert_eq!(census_json(9, &data, &[]), expected);
     assert_eq!(blocks(directory.path()), kept);
     flip_all(directory.path());
-    let checked = verified(&data);
+    let checked = verify(&data);
     assert!(checked.contains("is damaged"), "{checked}");
 }
 
-fn verified(data: &Data) -> String {
+/// What `verify` says of order 9, right or wrong.
+fn verify(data: &Data) -> String {
     let output = run(&["verify", "9", "--data", &data.text()]);
     stdout(&output) + &stderr(&output)
 }
@@ -201,7 +201,7 @@ fn a_depot_that_is_away_is_no_damage() {
     let away = census(&[]);
     assert!(!away.status.success());
     assert!(stderr(&away).contains("is not there now"), "{}", stderr(&away));
-    let checked = verified(&data);
+    let checked = verify(&data);
     assert!(checked.contains("could not be made now") && !checked.contains("WRONG"), "{checked}");
     fs::create_dir(directory.path()).unwrap();
     let empty = census(&[]);
@@ -234,7 +234,7 @@ fn a_depot_that_is_away_is_no_damage() {
     }
     // Where it is now is remembered.
     assert_eq!(census_json(9, &data, &["--depot", moved.to_str().unwrap()]), expected);
-    let checked = verified(&data);
+    let checked = verify(&data);
     assert!(checked.contains("nothing wrong") && !checked.contains("UNCHECKED"), "{checked}");
     fs::remove_dir_all(moved).unwrap();
 }
@@ -352,7 +352,7 @@ fn a_store_with_a_depot_is_salvaged() {
     assert!(salvaged.status.success(), "{}", stderr(&salvaged));
     assert_eq!(files(directory.path()), kept);
     assert_eq!(changed(), before, "none is rewritten");
-    assert!(run(&["verify", "8", "--data", &data.text()]).status.success());
+    verified(&["8", "--data", &data.text()]);
     assert_eq!(census_json(8, &data, &[]), expected);
     assert_eq!(files(directory.path()), kept, "all was salvaged");
 }
@@ -364,7 +364,7 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     let data = Data::new();
     let options = ["--depot", &depot, "--lease", LONG_LEASE];
     let (leader, address) = coordinator(7, &data, "127.0.0.1:0", &options);
-    let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let mut client = connect(&address).await;
     let reply = client.register(introduction("test")).await.unwrap().into_inner();
     let mark = directory.path().join(Mark(reply.depot_mark).file_name());
     assert_eq!(fs::read(mark).unwrap(), MARK_TEXT.as_bytes());
@@ -460,7 +460,7 @@ struct Counter {
 
 impl Counter {
     async fn new(address: &str, name: &str, depot: &Path) -> Self {
-        let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+        let mut client = connect(address).await;
         let reply = client.register(introduction(name)).await.unwrap().into_inner();
         let depot = KeptDepot::at(depot, Mark(reply.depot_mark));
         Counter { client, worker: reply.worker, depot }

@@ -1,6 +1,6 @@
 //! The second game, from the command line to the bundle, and that games do not mix.
 
-use std::{fs, process::Output};
+use std::fs;
 
 use serde_json::{Value, json};
 use tonic::Code;
@@ -8,30 +8,20 @@ use trailtrap_shared::{
     game::{Search, edge_geography::RootedSearch},
     graph::{Graph, graph6, nauty, vertices},
     labelling::hashed,
-    protocol::wire::census_client::CensusClient,
 };
 
 use crate::common::{
-    Data, coordinator, introduction, run, run_with_input, stderr, stdout, trailtrap, worker,
+    Data, census, census_json, connect, coordinator, introduction, run, run_with_input, salvage,
+    stderr, stdout, verified, worker,
 };
 
 /// Order 7 with its digests as first computed.
 const GOLDEN: &str = include_str!("../golden/edge-geography-7.json");
 const GAME: [&str; 2] = ["--game", "edge-geography"];
 
-fn census(order: usize, data: &Data, more: &[&str]) -> Output {
-    let order = order.to_string();
-    trailtrap()
-        .args(["census", &order, "--json", "--data", &data.text()])
-        .args(more)
-        .output()
-        .unwrap()
-}
-
 fn finished(order: usize) -> Data {
     let data = Data::new();
-    let output = census(order, &data, &GAME);
-    assert!(output.status.success(), "{}", stderr(&output));
+    census_json(order, &data, &GAME);
     data
 }
 
@@ -42,8 +32,8 @@ fn order_7_is_what_it_always_was_however_it_is_cut() {
         &["--threads", "3", "--part-graphs", "20", "--bucket-size", "300", "--sample", "1"],
         &["--keep", "minimal"],
     ] {
-        let output = census(7, &Data::new(), &[&GAME, more].concat());
-        assert_eq!(stdout(&output), GOLDEN, "{more:?}: {}", stderr(&output));
+        let found = census_json(7, &Data::new(), &[&GAME, more].concat());
+        assert_eq!(found, GOLDEN, "{more:?}");
     }
 }
 
@@ -124,13 +114,11 @@ fn lookup_and_solve_say_what_forward_search_does() {
 #[test]
 fn everything_is_verified_and_exported() {
     let data = finished(7);
-    let verified = run(&["verify", "--data", &data.text(), "--level", "6", "--sample", "20"]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&["--data", &data.text(), "--level", "6", "--sample", "20"]);
     let bundle = data.path().with_file_name("bundle").to_str().unwrap().to_owned();
     let exported = run(&["export", "bundle", &bundle, "--data", &data.text()]);
     assert!(exported.status.success(), "{}", stderr(&exported));
-    let verified = run(&["verify", &bundle, "--level", "2"]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&[&bundle, "--level", "2"]);
     let read = |name: &str| fs::read_to_string(format!("{bundle}/{name}")).unwrap();
     assert!(!read("README.md").contains("Trail Trap"), "{}", read("README.md"));
     assert!(read("README.md").contains("trailtrap census 7 --game edge-geography --json"));
@@ -142,8 +130,7 @@ fn everything_is_verified_and_exported() {
         orders.lines().skip(1).map(|line| line.split(',').nth(at).unwrap()).collect();
     assert_eq!(rooted, ["1", "2", "6", "20", "90", "544", "5096"]);
     let list = format!("{bundle}/graphs/trailtrap.edge-geography.n06.p1.g6.gz");
-    let listed = run(&["verify", &list, "--data", &data.text()]);
-    assert!(listed.status.success(), "{}", stdout(&listed));
+    verified(&[&list, "--data", &data.text()]);
     // By the rules of the other game not all of them are won, and this census says nothing of it.
     let other = ["verify", &list, "--game", "trail-trap"];
     let listed = run(&other);
@@ -170,19 +157,17 @@ fn stores_keep_to_their_game() {
     let refused = census(4, &data, &["--game", "trail-trap"]);
     assert!(!refused.status.success());
     assert!(stderr(&refused).contains("a census of the game edge-geography"), "{refused:?}");
-    let went_on = census(5, &data, &[]);
-    assert!(went_on.status.success(), "{}", stderr(&went_on));
-    let report: Value = serde_json::from_str(&stdout(&went_on)).unwrap();
+    let went_on = census_json(5, &data, &[]);
+    let report: Value = serde_json::from_str(&went_on).unwrap();
     assert_eq!(report["game"], "edge-geography");
     let other = Data::new();
-    assert!(census(3, &other, &[]).status.success());
+    census_json(3, &other, &[]);
     let refused = census(3, &other, &GAME);
     assert!(stderr(&refused).contains("a census of the game trail-trap"), "{refused:?}");
     assert!(stderr(&census(3, &other, &["--game", "chess"])).contains("edge-geography"));
     // What is salvaged is of the same game.
-    let salvaged = run(&["salvage", "--data", &data.text()]);
-    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
-    assert_eq!(stdout(&census(5, &data, &[])), stdout(&went_on));
+    salvage(&data);
+    assert_eq!(census_json(5, &data, &[]), went_on);
 }
 
 /// Workers of another game are sent away, and told what to do; those of the same are not.
@@ -190,7 +175,7 @@ fn stores_keep_to_their_game() {
 async fn workers_keep_to_their_game() {
     let data = Data::new();
     let (mut process, address) = coordinator(5, &data, "127.0.0.1:0", &GAME);
-    let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let mut client = connect(&address).await;
     let refused = client.register(introduction("of the first game")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("--game edge-geography"), "{refused}");
@@ -201,8 +186,8 @@ async fn workers_keep_to_their_game() {
     assert!(process.0.wait().unwrap().success());
     let alone = finished(5);
     assert_eq!(
-        stdout(&census(5, &data, &[])),
-        stdout(&census(5, &alone, &[])),
+        census_json(5, &data, &[]),
+        census_json(5, &alone, &[]),
         "by a worker of its own, and in one process"
     );
 }

@@ -18,6 +18,7 @@ use parquet::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use trailtrap_census::store::Store;
+use trailtrap_export::{choice::Choice as _, tables::TableKind};
 use trailtrap_shared::{
     game::{Search, Solution, trail_trap::ForwardSearch},
     graph::{Graph, VertexSet, graph6, nauty, vertices},
@@ -25,7 +26,8 @@ use trailtrap_shared::{
 use walkdir::WalkDir;
 
 use crate::common::{
-    Data, Process, census_json, eventually, orders_done, run, stderr, stdout, trailtrap, until_hit,
+    Data, Process, census_json, eventually, orders_done, run, stderr, stdout, trailtrap,
+    until_hit, verified,
 };
 
 /// A census of order 7, for all tests to read, and what `census --json` said.
@@ -98,8 +100,7 @@ fn the_published_results_are_what_is_exported() {
     let bundle = results.join("bundle");
     for bundle in [&bundle, &results.join("classes/forest"), &results.join("classes/max-degree-3")]
     {
-        let verified = run(&["verify", bundle.to_str().unwrap()]);
-        assert!(verified.status.success(), "{}", stdout(&verified));
+        verified(&[bundle.to_str().unwrap()]);
     }
     for table in ["orders", "sizes"] {
         let published =
@@ -138,24 +139,9 @@ fn every_table_adds_up_to_the_census() {
             .map(|number| number.parse::<u128>().unwrap())
             .collect::<Vec<_>>()
     };
-    for kind in [
-        "orders",
-        "sizes",
-        "degrees",
-        "minimum-degree",
-        "maximum-degree",
-        "regularity",
-        "girth",
-        "bipartite",
-        "connectivity",
-        "automorphisms",
-        "density",
-        "minimum-degree-parity",
-        "odd-degrees",
-        "odd-degrees-by-size",
-        "involutions",
-        "play-length",
-    ] {
+    // Several conditions may hold of a graph, or none.
+    let kinds = TableKind::ALL.iter().filter(|kind| **kind != TableKind::Conditions);
+    for kind in kinds.map(|kind| kind.name()) {
         let all = rows(&text(&["table", kind, "--format", "csv"]));
         for order in 1..=7 {
             let sum = |name: &str| -> u128 {
@@ -681,8 +667,7 @@ fn a_bundle_is_complete_and_the_same_every_time() {
     let zenodo: Value = serde_json::from_slice(&contents[".zenodo.json"]).unwrap();
     assert_eq!(zenodo["upload_type"], "dataset");
     // Whoever has the program can check it.
-    let verified = run(&["verify", first.to_str().unwrap()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&[first.to_str().unwrap()]);
     // A bundle is never written over.
     let output = export_command(&["bundle", first.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -833,23 +818,7 @@ fn tex_faults(text: &str) -> Vec<String> {
 
 #[test]
 fn latex_is_well_formed_without_any_tex() {
-    for kind in [
-        "orders",
-        "sizes",
-        "degrees",
-        "regularity",
-        "girth",
-        "bipartite",
-        "connectivity",
-        "automorphisms",
-        "density",
-        "minimum-degree-parity",
-        "odd-degrees",
-        "odd-degrees-by-size",
-        "involutions",
-        "play-length",
-        "conditions",
-    ] {
+    for kind in TableKind::ALL.iter().map(|kind| kind.name()) {
         for order in ["1", "7"] {
             for format in ["latex", "latex-document"] {
                 let tex = text(&["table", kind, order, "--format", format]);

@@ -16,7 +16,7 @@ use std::{
 
 use crate::common::{
     Data, LONG_LEASE, PATIENCE, Process, census_json, eventually, expected, reserved_port, run,
-    status, stderr, stdout, trailtrap, until_hit, worker,
+    status, stderr, stdout, trailtrap, until_hit, verified, worker,
 };
 
 const EMFILE: i32 = 24;
@@ -148,8 +148,7 @@ fn a_disk_that_fails_for_a_while_is_waited_for() {
             let output = finish(process, said);
             assert!(output.status.success(), "error {error}: {}", stderr(&output));
             assert_eq!(stdout(&output), expected, "error {error}");
-            let verified = run(&["verify", "--level", "2", "--data", &data.text()]);
-            assert!(verified.status.success(), "{}", stdout(&verified));
+            verified(&["--level", "2", "--data", &data.text()]);
             waited.then_some(())
         });
     }

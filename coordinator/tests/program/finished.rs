@@ -42,7 +42,8 @@ use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
 
 use crate::common::{
     Data, Process, add_up, by_name, census_json, copy_directory, failures_of, put_record,
-    resealed, rewrite, run, run_with_input, stderr, stdout, take_apart, trailtrap, worker,
+    resealed, rewrite, run, run_with_input, stderr, stdout, take_apart, trailtrap, verified,
+    worker,
 };
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
@@ -155,9 +156,8 @@ fn what_was_not_kept_is_said(keep: &str) {
     }
     // Everything is right, as far as it is there.
     for order in ["6", "7", "8"] {
-        let output = run(&["verify", order, "--level", "5", "--json", "--data", &data.text()]);
-        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{report}");
+        let report = verified(&[order, "--level", "5", "--json", "--data", &data.text()]);
+        let report: Value = serde_json::from_str(&report).unwrap();
         assert_eq!((&report["failures"], &report["unchecked"]), (&0.into(), &0.into()));
         let findings = report["findings"].as_array().unwrap();
         let not_kept: Vec<&str> = findings
@@ -1159,12 +1159,12 @@ fn rewrite_rows(root: &Path, table: &str, [from, to]: [&str; 2]) {
     });
 }
 
-/// Replaces what the manifest says.
 /// Changes the first of these texts in a file.
 fn replace(path: PathBuf, from: &str, to: &str) {
     rewrite(path, |text| text.replacen(from, to, 1));
 }
 
+/// Replaces what the manifest says.
 fn rewrite_manifest(root: &Path, from: &str, to: &str) {
     replace(root.join("manifest.json"), from, to);
 }

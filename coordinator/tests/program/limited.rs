@@ -6,8 +6,8 @@ use serde_json::Value;
 use trailtrap_census::{records::OrderRecord, store::Store};
 
 use crate::common::{
-    Data, Process, census_json, coordinator, eventually, expected, run, run_with_input, status,
-    stderr, stdout, trailtrap, until_hit, worker,
+    Data, FAMILIES, Process, census, census_json, coordinator, eventually, expected, run,
+    run_with_input, salvage, status, stderr, stdout, trailtrap, until_hit, verified, worker,
 };
 
 /// Order 8 as it always was.
@@ -62,16 +62,14 @@ fn no_more_is_done_than_was_asked_for_and_more_can_be_done_later() {
         assert_eq!(census_json(8, &data, &keep), WHOLE);
         // The whole is more than any part.
         assert_eq!(census_json(8, &data, &["--max-size", "9"]), WHOLE);
-        let verified = run(&["verify", "8", "--level", "6", "--data", &data.text()]);
-        assert!(verified.status.success(), "{}", stdout(&verified));
+        verified(&["8", "--level", "6", "--data", &data.text()]);
     }
 }
 
 /// Blocks of an order in a family of the store.
 fn blocks(data: &Data, family: &str, order: u8) -> usize {
-    let families = ["default", "records", "keys", "outcomes", "wins"];
     let (options, store) = (rocksdb::Options::default(), data.path().join("store"));
-    let db = rocksdb::DB::open_cf_for_read_only(&options, store, families, false).unwrap();
+    let db = rocksdb::DB::open_cf_for_read_only(&options, store, FAMILIES, false).unwrap();
     let from = rocksdb::IteratorMode::From(&[order], rocksdb::Direction::Forward);
     let keys = db.iterator_cf(db.cf_handle(family).unwrap(), from).map(|item| item.unwrap().0);
     keys.take_while(|key| key[0] == order).count()
@@ -113,8 +111,7 @@ fn what_was_not_kept_is_done_again_to_go_further() {
     limited(&data, 12, &keep);
     assert_eq!(["keys", "outcomes"].map(|family| blocks(&data, family, 8)), [0, 0]);
     assert_eq!(census_json(8, &data, &["--keep", "minimal", "--force"]), WHOLE);
-    let verified = run(&["verify", "8", "--level", "6", "--data", &data.text()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&["8", "--level", "6", "--data", &data.text()]);
 }
 
 #[test]
@@ -137,9 +134,7 @@ fn a_limited_order_is_told_for_what_it_is() {
     assert!(table.contains("| 8, up to 11 edges |"), "{table}");
 
     // Every check of the graphs that are there, and none of what others have counted.
-    let verified = run(&["verify", "--level", "6", "--data", &text]);
-    let said = stdout(&verified);
-    assert!(verified.status.success(), "{said}");
+    let said = verified(&["--level", "6", "--data", &text]);
     assert!(said.contains("order 8 up to 11 edges: right   known sequences: none"), "{said}");
 
     // Graphs with more edges are not there.
@@ -265,15 +260,13 @@ fn an_interrupted_continuation_leaves_what_was_there() {
         let text = data.text();
         let tables = run(&["export", "table", "orders", "--data", &text]);
         assert!(tables.status.success(), "{}", stderr(&tables));
-        let verified = run(&["verify", "--level", "5", "--sample", "3", "--data", &text]);
-        assert!(verified.status.success(), "{}", stdout(&verified));
+        verified(&["--level", "5", "--sample", "3", "--data", &text]);
         // Less can be asked for again, and is there.
         let after = limited(&data, 9, &keep);
         assert!(limits(&after)[7] >= limits(&before)[7]);
         limited(&data, 12, &keep);
         fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
-        let salvaged = run(&["salvage", "--data", &text]);
-        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+        salvage(&data);
         assert_eq!(census_json(8, &data, &keep), WHOLE);
     }
 }
@@ -359,8 +352,7 @@ fn what_is_limited_is_salvaged_as_such() {
         let keep = ["--keep", keep];
         let report = limited(&data, 10, &keep);
         fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
-        let salvaged = run(&["salvage", "--data", &data.text()]);
-        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+        let salvaged = salvage(&data);
         assert!(stdout(&salvaged).contains("; 0 are damaged"), "{}", stdout(&salvaged));
         assert_eq!(limited(&data, 10, &keep), report);
         assert_eq!(census_json(8, &data, &["--keep", keep[1], "--force"]), WHOLE);
@@ -417,8 +409,7 @@ fn little_of_what_was_begun_can_be_asked_for_in_between() {
         assert_eq!(limits(&limited(&data, 3, &keep))[7], Some(3));
         fs::write(data.path().join("store/CURRENT"), "nonsense").unwrap();
         fs::create_dir(data.path().join("store.salvaging")).unwrap();
-        let salvaged = run(&["salvage", "--data", &data.text()]);
-        assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+        let salvaged = salvage(&data);
         assert!(!stderr(&salvaged).contains("left out"), "{}", stderr(&salvaged));
         assert_eq!(status(&["--data", &data.text()])["orders_limited"][0][0], 8);
         assert_eq!(census_json(8, &data, &keep), WHOLE);
@@ -517,19 +508,15 @@ fn order_13_is_begun() {
 /// graphs are known without; but it is not carried further from what has gone either.
 #[test]
 fn what_has_gone_of_a_small_order_is_asked_for_only_where_it_is_needed() {
-    let census = |data: &Data, arguments: &[&str]| {
-        run(&[&["census"], arguments, &["--json", "--data", &data.text()]].concat())
-    };
     let limited = Data::new();
-    assert!(census(&limited, &["6", "--max-size", "8", "--keep", "minimal"]).status.success());
-    let refused = census(&limited, &["7"]);
+    census_json(6, &limited, &["--max-size", "8", "--keep", "minimal"]);
+    let refused = census(7, &limited, &[]);
     assert!(!refused.status.success() && stderr(&refused).contains("--force"));
     assert!(!stderr(&refused).contains("withdrawn until units"), "{}", stderr(&refused));
     // A part of it is doubted, and can be solved again alone.
     let whole = Data::new();
-    assert!(census(&whole, &["5", "--keep", "minimal"]).status.success());
+    census_json(5, &whole, &["--keep", "minimal"]);
     let doubt = ["alarms", "--doubt", "3", "--shard", "1,1,0", "--because", "odd"];
     assert!(run(&[&doubt[..], &["--data", &whole.text()]].concat()).status.success());
-    let next = census(&whole, &["6"]);
-    assert_eq!(stdout(&next), expected(6), "{}", stderr(&next));
+    assert_eq!(census_json(6, &whole, &[]), expected(6));
 }

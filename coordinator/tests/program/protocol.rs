@@ -16,12 +16,11 @@ use tonic::{
 use trailtrap_census::core::MOST_WORKERS;
 use trailtrap_shared::protocol::wire::{
     self, PIECE_BYTES, census_client::CensusClient, complete_request::Part, fetch_request::What,
-    lease_reply::Answer,
 };
 
 use crate::common::{
-    Data, GIVE_UP, Process, coordinator, expected, granted, introduction, parts, run, status,
-    stderr, stdout, watch_memory, worker,
+    Data, GIVE_UP, Process, completed, connect, coordinator, expected, granted, introduction,
+    parts, run, status, stayed_small, stderr, stdout, watch_memory,
 };
 
 fn unit(shard: u32) -> Part {
@@ -47,7 +46,7 @@ async fn describe(
 async fn other_versions_are_refused_by_name() {
     let data = Data::new();
     let (_leader, address) = coordinator(7, &data, "127.0.0.1:0", &[]);
-    let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let mut client = connect(&address).await;
     let request = introduction("test");
     let others = [
         ("protocol 1", wire::RegisterRequest { protocol: 1, ..request.clone() }),
@@ -66,7 +65,7 @@ async fn other_versions_are_refused_by_name() {
 /// A coordinator of order 7, and a worker that has registered with it.
 async fn beginning(data: &Data) -> (Process, String, CensusClient<Channel>, u64) {
     let (leader, address) = coordinator(7, data, "127.0.0.1:0", &[]);
-    let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let mut client = connect(&address).await;
     let worker = client.register(introduction("test")).await.unwrap().into_inner().worker;
     (leader, address, client, worker)
 }
@@ -75,25 +74,9 @@ fn code<T>(result: Result<T, Status>) -> Code {
     result.map_or_else(|status| status.code(), |_| Code::Ok)
 }
 
-/// Has clients ask for work once more when all is done. A coordinator waits a while for workers
-/// that have not heard that; on a slow machine it may have gone by then.
-pub async fn farewell(address: &str, workers: &[u64]) {
-    let Ok(mut client) = CensusClient::connect(format!("http://{address}")).await else { return };
-    for &worker in workers {
-        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
-        // Those that are not trusted, or not known any more, are not waited for.
-        let Ok(reply) = client.lease(request).await else { continue };
-        let answer = reply.into_inner().answer;
-        assert!(matches!(answer, Some(Answer::Finished(_))), "{answer:?}");
-    }
-}
-
 /// After whatever these clients have sent, an honest worker finishes the census.
 async fn ends_well(leader: Process, address: &str, clients: &[u64]) {
-    let honest = Process::start(worker().args(["--coordinator", address, "--threads", "1"]));
-    let honest = honest.finish();
-    assert!(honest.status.success(), "{}", stderr(&honest));
-    farewell(address, clients).await;
+    completed(address, clients).await;
     let output = leader.finish();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(7));
@@ -191,7 +174,7 @@ async fn a_unit_whose_workers_vanish_goes_to_the_next_however_many_there_were() 
     let (leader, address) = coordinator(7, &data, "127.0.0.1:0", &["--lease", "1s"]);
     let (mut leases, mut workers) = (HashSet::new(), Vec::new());
     for number in 0..6 {
-        let mut client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+        let mut client = connect(&address).await;
         let introduction = introduction(format!("vanishing {number}"));
         let worker = client.register(introduction).await.unwrap().into_inner().worker;
         // It is answered as soon as the lease of the one before has expired.
@@ -281,7 +264,7 @@ async fn calls_without_end_and_crowds_of_names_do_not_fill_the_memory() {
         assert!(expected.contains(&code), "{code}");
     }
     // Names as long as can be.
-    let client = CensusClient::connect(format!("http://{address}")).await.unwrap();
+    let client = connect(&address).await;
     let crowd = (0..50).map(|group| {
         let mut client = client.clone();
         tokio::spawn(async move {
@@ -305,9 +288,5 @@ async fn calls_without_end_and_crowds_of_names_do_not_fill_the_memory() {
     let known = told.await.unwrap()["workers"].as_array().expect("there is a status").len();
     assert!((1000..=MOST_WORKERS).contains(&known), "{known} workers");
     ends_well(leader, &address, &workers).await;
-    // Elsewhere there is no /proc to read it from.
-    if let Some(peak) = peak.join().unwrap() {
-        println!("peak memory of the coordinator: {} MiB", peak >> 20);
-        assert!(peak < 512 << 20, "{peak} bytes");
-    }
+    stayed_small(peak);
 }

@@ -30,9 +30,9 @@ use trailtrap_shared::{
 };
 
 use crate::common::{
-    ATTEMPTS, Data, GIVE_UP, LONG_LEASE, PATIENCE, Process, census_json, coordinator, eventually,
-    expected, orders_done, reserved_port, run, status, stderr, stdout, trailtrap, units_leased,
-    until_hit, worker,
+    ATTEMPTS, Data, FAMILIES, GIVE_UP, LONG_LEASE, PATIENCE, Process, census_json, coordinator,
+    eventually, expected, orders_done, reserved_port, run, salvage, status, stderr, stdout,
+    trailtrap, units_leased, until_hit, verified, worker,
 };
 
 /// Shards of each order that are done, as far as a directory that nobody works on says.
@@ -422,14 +422,13 @@ fn damage(data: &Data, family: &str, order: u8, size: u8) {
 
 /// Changes a byte in the middle of the first block from a key on that `is_it`.
 fn damage_first(data: &Data, family: &str, from: &[u8], is_it: impl Fn(&[u8]) -> bool) {
-    let families = ["default", "records", "keys", "outcomes", "wins"];
     let mut options = rocksdb::Options::default();
     options.set_enable_blob_files(true);
     options.set_enable_blob_gc(true);
     options.set_blob_gc_age_cutoff(1.0);
     options.set_blob_gc_force_threshold(0.0);
     let descriptors =
-        families.map(|family| rocksdb::ColumnFamilyDescriptor::new(family, options.clone()));
+        FAMILIES.map(|family| rocksdb::ColumnFamilyDescriptor::new(family, options.clone()));
     let db = rocksdb::DB::open_cf_descriptors(
         &rocksdb::Options::default(),
         data.path().join("store"),
@@ -446,7 +445,7 @@ fn damage_first(data: &Data, family: &str, from: &[u8], is_it: impl Fn(&[u8]) ->
     block[middle] ^= 1;
     db.put_cf(blocks, key, block).unwrap();
     // Files that still have the undamaged block go: salvage would find it there.
-    for family in families {
+    for family in FAMILIES {
         db.flush_cf(db.cf_handle(family).unwrap()).unwrap();
     }
     let mut everything = rocksdb::CompactOptions::default();
@@ -466,9 +465,7 @@ fn a_damaged_block_is_named_and_its_unit_solved_again_and_nothing_else() {
     damage(&data, "keys", 7, 10);
     let before = instances(&data, 7);
     // Order 8 needs these parents.
-    let output = run(&["census", "8", "--data", &data.text(), "--json"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stdout(&output), expected(8));
+    assert_eq!(census_json(8, &data, &[]), expected(8));
     let after = instances(&data, 7);
     assert_eq!(before.len(), after.len());
     assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 1);
@@ -478,8 +475,7 @@ fn a_damaged_block_is_named_and_its_unit_solved_again_and_nothing_else() {
         "{alarms}"
     );
     assert!(alarms.contains("settled: it is solved again"), "{alarms}");
-    let verified = run(&["verify", "--data", &data.text()]);
-    assert!(verified.status.success(), "{}", stdout(&verified));
+    verified(&["--data", &data.text()]);
 }
 
 /// Without the outcomes of an order none of its units can be solved again alone: the order is done
@@ -492,9 +488,7 @@ fn a_damaged_block_of_a_minimal_census_costs_its_order() {
     damage(&data, "keys", 8, 12);
     let all = || all_solved_by(&data).map(|units| units.into_values().collect::<Vec<u64>>());
     let before = all();
-    let output = run(&["census", "9", "--data", &data.text(), "--json", "--keep", "minimal"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stdout(&output), expected(9));
+    assert_eq!(census_json(9, &data, &["--keep", "minimal"]), expected(9));
     for (order, (before, after)) in (1..=8).zip(before.iter().zip(&all())) {
         let redone = before.iter().filter(|instance| !after.contains(instance)).count();
         let expected = if order >= 7 { before.len() } else { 0 };
@@ -715,8 +709,7 @@ fn a_few_damaged_bytes_cost_nothing() {
         let verified = verify();
         assert!(verified.status.success() && has_mended(&verified), "{}", stderr(&verified));
     }
-    let salvaged = run(&["salvage", "--data", &data.text()]);
-    assert!(salvaged.status.success(), "{}", stderr(&salvaged));
+    salvage(&data);
     let verified = verify();
     assert!(verified.status.success() && !has_mended(&verified), "{}", stderr(&verified));
 
@@ -739,9 +732,8 @@ fn a_few_damaged_bytes_cost_nothing() {
 /// Some tables of a store: those in which keys of blocks of these shards of order 9 may lie, and
 /// of each family the largest and the last.
 fn some_tables(store: &Path, shards: &[&Shard]) -> BTreeSet<String> {
-    let families = ["default", "records", "keys", "outcomes", "wins"];
     let options = rocksdb::Options::default();
-    let db = rocksdb::DB::open_cf_for_read_only(&options, store, families, false).unwrap();
+    let db = rocksdb::DB::open_cf_for_read_only(&options, store, FAMILIES, false).unwrap();
     let tables = db.live_files().unwrap();
     let key = |shard: &&Shard| {
         let first = [9, shard.size as u8];
@@ -753,7 +745,7 @@ fn some_tables(store: &Path, shards: &[&Shard]) -> BTreeSet<String> {
         keys.iter().any(|key| first <= key && key <= last)
     };
     let mut some: Vec<&rocksdb::LiveFile> = tables.iter().filter(may_have_one).collect();
-    for family in families {
+    for family in FAMILIES {
         let of_family = || tables.iter().filter(move |table| table.column_family_name == family);
         some.extend(of_family().max_by_key(|table| table.size));
         some.extend(of_family().max_by_key(|table| table.name.clone()));
@@ -1119,11 +1111,10 @@ fn a_cut_table_is_noticed_however_many_there_are() {
     census_json(5, &data, &[]);
     let store = data.path().join("store");
     {
-        let families = ["default", "records", "keys", "outcomes", "wins"];
         let mut options = rocksdb::Options::default();
         options.set_disable_auto_compactions(true);
         let descriptors =
-            families.map(|family| rocksdb::ColumnFamilyDescriptor::new(family, options.clone()));
+            FAMILIES.map(|family| rocksdb::ColumnFamilyDescriptor::new(family, options.clone()));
         let db = rocksdb::DB::open_cf_descriptors(&options, &store, descriptors).unwrap();
         let keys = db.cf_handle("keys").unwrap();
         for number in 0..40u8 {
@@ -1210,12 +1201,6 @@ fn a_store_without_a_journal_is_opened_and_salvaged() {
     let opened = before.data.copy();
     drop(Store::open(&opened.path().join("store"), None, None).unwrap());
     assert!(opened.path().join("store/JOURNAL").exists());
-}
-
-fn salvage(data: &Data) -> Output {
-    let output = run(&["salvage", "--data", &data.text()]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    output
 }
 
 /// Neither order 8 nor what it is computed from can be completed: the keys of order 7 are not

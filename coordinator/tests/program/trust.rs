@@ -39,22 +39,16 @@ use trailtrap_worker::{
     supply::kept::{KeptDepot, Mark},
 };
 
-use crate::{
-    common::{
-        Data, GIVE_UP, Process,
-        answers::{Answers, solver},
-        by_name, census_json, coordinator, eventually, expected, granted, introduction,
-        lies::{Delivering, Lie, copied},
-        next_work, parts, run, stderr, stdout, worker,
-    },
-    protocol::farewell,
+use crate::common::{
+    Data, GIVE_UP, Process,
+    answers::{Answers, solver},
+    by_name, census_json, completed, connect, coordinator, eventually, expected, farewell,
+    granted, honest, introduction,
+    lies::{Delivering, Lie, copied},
+    next_work, parts, run, stderr, stdout,
 };
 
 type PlainClient = CensusClient<Channel>;
-
-async fn connect(address: &str) -> PlainClient {
-    CensusClient::connect(format!("http://{address}")).await.unwrap()
-}
 
 async fn lease(client: &mut PlainClient, worker: u64) -> Result<wire::Grant, Status> {
     match client
@@ -117,17 +111,6 @@ fn lie() -> Outcome {
     let mut outcome: Outcome = Outcome::default();
     outcome.wins[..8].fill(0xff);
     outcome
-}
-
-fn honest(address: &str) -> Process {
-    Process::start(worker().args(["--coordinator", address, "--threads", "1"]))
-}
-
-/// An honest worker does what is left to do, and these clients hear that all is done.
-async fn completed(address: &str, clients: &[u64]) {
-    let honest = honest(address).finish();
-    assert!(honest.status.success(), "{}", stderr(&honest));
-    farewell(address, clients).await;
 }
 
 /// Order 7 is done; a client of a coordinator of order 8 holds the lease of the first unit.

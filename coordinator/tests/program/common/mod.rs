@@ -51,6 +51,8 @@ pub const ATTEMPTS: usize = 50;
 /// How often a coordinator is asked again that has nothing to say yet, for which it takes five
 /// seconds: longer than anything takes that a test waits for.
 pub const QUESTIONS: usize = 240;
+/// What the parts of the database of a store are called.
+pub const FAMILIES: [&str; 5] = ["default", "records", "keys", "outcomes", "wins"];
 /// How often it is looked whether something has happened.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -182,9 +184,8 @@ impl Data {
 
     /// The database of the store, to be changed behind the back of all programs.
     pub fn database(&self) -> rocksdb::DB {
-        let families = ["default", "records", "keys", "outcomes", "wins"];
         let options = rocksdb::Options::default();
-        rocksdb::DB::open_cf(&options, self.path().join("store"), families).unwrap()
+        rocksdb::DB::open_cf(&options, self.path().join("store"), FAMILIES).unwrap()
     }
 
     /// How many units of an order are on record, also while a census is at work, whose status
@@ -269,6 +270,36 @@ pub async fn granted(client: &mut CensusClient<Channel>, worker: u64) -> wire::G
     }
 }
 
+/// A client of the coordinator at this address.
+pub async fn connect(address: &str) -> CensusClient<Channel> {
+    CensusClient::connect(format!("http://{address}")).await.unwrap()
+}
+
+/// Has clients ask for work once more when all is done. A coordinator waits a while for workers
+/// that have not heard that; on a slow machine it may have gone by then.
+pub async fn farewell(address: &str, workers: &[u64]) {
+    let Ok(mut client) = CensusClient::connect(format!("http://{address}")).await else { return };
+    for &worker in workers {
+        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
+        // Those that are not trusted, or not known any more, are not waited for.
+        let Ok(reply) = client.lease(request).await else { continue };
+        let answer = reply.into_inner().answer;
+        assert!(matches!(answer, Some(Answer::Finished(_))), "{answer:?}");
+    }
+}
+
+/// A worker that does as it should, on one thread.
+pub fn honest(address: &str) -> Process {
+    Process::start(worker().args(["--coordinator", address, "--threads", "1"]))
+}
+
+/// An honest worker does what is left to do, and these clients hear that all is done.
+pub async fn completed(address: &str, clients: &[u64]) {
+    let honest = honest(address).finish();
+    assert!(honest.status.success(), "{}", stderr(&honest));
+    farewell(address, clients).await;
+}
+
 /// Writes the record of a unit, without blocks.
 pub fn put_record(store: &Store, unit: Unit, record: UnitRecord) {
     // The degrees of its graphs are told by its number.
@@ -305,14 +336,16 @@ pub fn until_hit<T>(attempt: impl FnMut() -> Option<T>) -> T {
     hit.unwrap_or_else(|| panic!("none of {ATTEMPTS} attempts was hit"))
 }
 
-/// What `trailtrap census ORDER --json` prints in a directory.
+/// Runs `trailtrap census ORDER --json` in a directory.
+pub fn census(order: usize, data: &Data, more: &[&str]) -> Output {
+    let order = order.to_string();
+    run(&[&["census", &order, "--json", "--data", &data.text()], more].concat())
+}
+
+/// What it prints when it succeeds.
 pub fn census_json(order: usize, data: &Data, more: &[&str]) -> String {
-    let output = trailtrap()
-        .args(["census", &order.to_string(), "--json", "--data", &data.text()])
-        .args(more)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = census(order, data, more);
+    assert!(output.status.success(), "{more:?}: {}", stderr(&output));
     stdout(&output)
 }
 
@@ -349,6 +382,15 @@ pub fn watch_memory(process: u32) -> JoinHandle<Option<u64>> {
         }
         peak
     })
+}
+
+/// That a coordinator has had less than half a gigabyte in memory while that was watched.
+pub fn stayed_small(peak: JoinHandle<Option<u64>>) {
+    // Elsewhere there is no /proc to read it from.
+    if let Some(peak) = peak.join().unwrap() {
+        println!("peak memory of the coordinator: {} MiB", peak >> 20);
+        assert!(peak < 512 << 20, "{peak} bytes");
+    }
 }
 
 fn peak_memory(process: u32) -> Option<u64> {
@@ -481,6 +523,20 @@ pub fn heard_coordinator(
     let said =
         std::thread::spawn(move || lines.map_while(Result::ok).map(|line| line + "\n").collect());
     (process, address, said)
+}
+
+/// Salvages a census, which succeeds.
+pub fn salvage(data: &Data) -> Output {
+    let output = run(&["salvage", "--data", &data.text()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+/// Runs `verify`, which finds nothing wrong, and returns what it prints.
+pub fn verified(arguments: &[&str]) -> String {
+    let output = run(&[&["verify"], arguments].concat());
+    assert!(output.status.success(), "{arguments:?}: {}{}", stdout(&output), stderr(&output));
+    stdout(&output)
 }
 
 /// Runs `verify` and gives what failed: names of checks, and why.
