@@ -127,6 +127,20 @@ pub struct Series {
     pub intervals: Vec<(f64, [f64; 2])>,
 }
 
+impl Series {
+    /// Points without intervals, which are joined however far apart they lie.
+    pub fn of(
+        name: impl Into<String>,
+        points: Vec<(f64, f64)>,
+        colour: Colour,
+        marker: Marker,
+        line: Option<Option<f32>>,
+    ) -> Self {
+        let (reach, intervals) = (f64::INFINITY, Vec::new());
+        Series { name: name.into(), points, colour, marker, line, reach, intervals }
+    }
+}
+
 /// A chart of several that lie one above the other, with the same axes and the same legend.
 pub struct Panel {
     /// What it is about.
@@ -206,24 +220,24 @@ fn axes(
         picture.line(&[(at, top), (at, bottom)], 0.4, None, PALE);
         if shown {
             picture.line(&[(at, bottom), (at, bottom + 3.0)], 0.6, None, BLACK);
-            picture.text((at, bottom + 11.5), TEXT, Anchor::Middle, false, &label, BLACK);
+            picture.text((at, bottom + 11.5), TEXT, Anchor::Middle, false, &label);
         }
     }
     for (number, label) in y.ticks() {
         let (_, at) = place(frame, x, y, (x.from, number));
         picture.line(&[(LEFT, at), (right, at)], 0.4, None, PALE);
         picture.line(&[(LEFT - 3.0, at), (LEFT, at)], 0.6, None, BLACK);
-        picture.text((LEFT - 5.0, at + 2.8), TEXT, Anchor::End, false, &label, BLACK);
+        picture.text((LEFT - 5.0, at + 2.8), TEXT, Anchor::End, false, &label);
     }
     let corners = [(LEFT, top), (right, top), (right, bottom), (LEFT, bottom), (LEFT, top)];
     picture.line(&corners, 0.6, None, BLACK);
     if shown {
         let middle = LEFT + Frame::WIDTH / 2.0;
         let at = (middle, bottom + BOTTOM - 6.0);
-        picture.text(at, TEXT, Anchor::Middle, false, &x.label, BLACK);
+        picture.text(at, TEXT, Anchor::Middle, false, &x.label);
     }
     let at = (9.0, top + frame.height / 2.0);
-    picture.text(at, TEXT, Anchor::Middle, true, label, BLACK);
+    picture.text(at, TEXT, Anchor::Middle, true, label);
 }
 
 fn curves(picture: &mut Picture, frame: Frame, x: &Axis, y: &Axis, series: &[Series]) {
@@ -261,7 +275,7 @@ fn legend(picture: &mut Picture, columns: usize, series: &[Series]) {
         }
         mark(picture, (left + SAMPLE / 2.0, at), one);
         let at = (left + SAMPLE + 4.0, at + 2.5);
-        picture.text(at, TEXT - 1.0, Anchor::Start, false, &one.name, BLACK);
+        picture.text(at, TEXT - 1.0, Anchor::Start, false, &one.name);
     }
 }
 

@@ -125,16 +125,11 @@ pub fn plot(class: Class, kind: TableKind, results: &[OrderResult], rows: &[Row]
             let rows = rows.iter().filter(|row| row.order == order && row.parity == parity);
             let points = rows.filter_map(|row| Some((place(row), share(&row.cell.classes)?)));
             let up_to = result.limit().map_or_else(String::new, |limit| format!(", m ≤ {limit}"));
-            Series {
-                name: format!("n = {order}{up_to}"),
-                points: points.collect(),
-                // The lightest colours would hardly be seen.
-                colour: colour_of(0.85 * number as f64 / count.max(2).saturating_sub(1) as f64),
-                marker: [Marker::Ring, Marker::Disc][order % 2],
-                line: Some(None),
-                reach: f64::INFINITY,
-                intervals: Vec::new(),
-            }
+            // The lightest colours would hardly be seen.
+            let colour = colour_of(0.85 * number as f64 / count.max(2).saturating_sub(1) as f64);
+            let marker = [Marker::Ring, Marker::Disc][order % 2];
+            let name = format!("n = {order}{up_to}");
+            Series::of(name, points.collect(), colour, marker, Some(None))
         };
         drawn().enumerate().map(curve).collect()
     };
@@ -169,18 +164,13 @@ pub fn plot_by_size(
     let curves = |parity: usize| -> Vec<Series> {
         // The number of vertices of odd degree is even.
         let curve = |odd: usize| {
-            let points = cells.iter().filter(|((size, k), _)| size % 2 == parity && *k == odd);
-            Series {
-                name: format!("{odd} odd"),
-                points: points
-                    .filter_map(|((size, _), cell)| Some((*size as f64, share(&cell.classes)?)))
-                    .collect(),
-                colour: colour_of(0.85 * odd as f64 / order.max(2) as f64),
-                marker: [Marker::Ring, Marker::Disc][odd / 2 % 2],
-                line: Some(None),
-                reach: f64::INFINITY,
-                intervals: Vec::new(),
-            }
+            let cells = cells.iter().filter(|((size, k), _)| size % 2 == parity && *k == odd);
+            let points = cells
+                .filter_map(|((size, _), cell)| Some((*size as f64, share(&cell.classes)?)))
+                .collect();
+            let colour = colour_of(0.85 * odd as f64 / order.max(2) as f64);
+            let marker = [Marker::Ring, Marker::Disc][odd / 2 % 2];
+            Series::of(format!("{odd} odd"), points, colour, marker, Some(None))
         };
         (0..=order).step_by(2).map(curve).collect()
     };

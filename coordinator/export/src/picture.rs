@@ -162,7 +162,7 @@ impl Picture {
         text.chars().map(|c| f32::from(advance(c))).sum::<f32>() * scale
     }
 
-    /// A text on a base line, upright or (`turned`) running upwards.
+    /// A black text on a base line, upright or (`turned`) running upwards.
     pub fn text(
         &mut self,
         (x, y): (f32, f32),
@@ -170,7 +170,6 @@ impl Picture {
         anchor: Anchor,
         turned: bool,
         text: &str,
-        colour: Colour,
     ) {
         let width = self.text_width(size, text);
         let start = match anchor {
@@ -194,7 +193,7 @@ impl Picture {
                     f32::from(self.face.glyph_hor_advance(glyph).unwrap_or(0)) * pen.scale;
             }
         }
-        self.add(pen.outline, Style::Fill, colour);
+        self.add(pen.outline, Style::Fill, BLACK);
     }
 
     /// The bytes of the picture in a format.

@@ -4,13 +4,13 @@
 use trailtrap_census::read::{OrderResult, Watcher, archive::Archive};
 use trailtrap_shared::{
     class::Class,
-    count::statistics::{Cell, Counts},
+    count::statistics::{Cell, Counts, Statistics},
     graph::MAX_ORDER,
 };
 
 use crate::{
     ExportError,
-    chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart},
+    chart::{Axis, Marker, Scale, Series, TEXT, WIDTH, chart, power_label},
     choice::choices,
     columns::{TableKind, cell, last_size},
     documents, examined, parity,
@@ -136,7 +136,7 @@ fn by_degrees(
 }
 
 fn orders(class: Class, results: &[OrderResult]) -> Picture {
-    type Pick = fn(&trailtrap_shared::count::statistics::Statistics) -> &Counts;
+    type Pick = fn(&Statistics) -> &Counts;
     let [all, connected, labelled] = match class {
         Class::All => ["all graphs", "connected graphs", "labelled graphs"],
         _ => ["all", "connected", "labelled"],
@@ -152,15 +152,7 @@ fn orders(class: Class, results: &[OrderResult]) -> Picture {
             let points = results.iter().filter(|result| result.order >= 2).filter_map(|result| {
                 share(pick(&result.total().statistics)).map(|share| (result.order as f64, share))
             });
-            Series {
-                name: name.to_owned(),
-                points: points.collect(),
-                colour,
-                marker,
-                line: Some(dash),
-                reach: f64::INFINITY,
-                intervals: Vec::new(),
-            }
+            Series::of(name, points.collect(), colour, marker, Some(dash))
         })
         .collect();
     let last = results.last().map_or(2, |result| result.order).max(3);
@@ -187,20 +179,16 @@ fn sizes(class: Class, result: &OrderResult) -> Picture {
     let n = result.order;
     let points = |odd: usize, labelled: bool| -> Vec<(f64, f64)> {
         let sizes = result.by_size.iter().enumerate().filter(|(size, _)| size % 2 == odd);
-        let counts = |size: &trailtrap_shared::count::statistics::Statistics| match labelled {
+        let counts = |size: &Statistics| match labelled {
             true => share(&size.labelled.all),
             false => share(&size.classes.all),
         };
         sizes.filter_map(|(size, row)| Some((size as f64, counts(&row.statistics)?))).collect()
     };
-    let one = |name: &str, odd: usize, labelled: bool, colour: Colour| Series {
-        name: name.to_owned(),
-        points: points(odd, labelled),
-        colour,
-        marker: if labelled { Marker::None } else { [Marker::Ring, Marker::Disc][odd] },
-        line: Some(labelled.then_some(2.0)),
-        reach: f64::INFINITY,
-        intervals: Vec::new(),
+    let one = |name: &str, odd: usize, labelled: bool, colour: Colour| {
+        let marker = if labelled { Marker::None } else { [Marker::Ring, Marker::Disc][odd] };
+        let line = Some(labelled.then_some(2.0));
+        Series::of(name, points(odd, labelled), colour, marker, line)
     };
     let series = [
         one("m odd", 1, false, VERMILLION),
@@ -231,8 +219,36 @@ fn sizes(class: Class, result: &OrderResult) -> Picture {
 /// Rectangles side by side overlap by this much, lest gaps shine through.
 const OVERLAP: f32 = 0.3;
 
+/// The cells of a heat map: numbers of vertices from 1 on from left to right, and numbers of edges
+/// from 0 on upwards.
+struct Grid {
+    columns: usize,
+    rows: usize,
+    /// Width and height of a cell.
+    cell: (f32, f32),
+}
+
+impl Grid {
+    const LEFT: f32 = 34.0;
+    const RIGHT: f32 = 52.0;
+    const TOP: f32 = 8.0;
+    const BOTTOM: f32 = 32.0;
+    /// Height of the picture.
+    const HEIGHT: f32 = 260.0;
+
+    fn new(columns: usize, rows: usize) -> Self {
+        let width = (WIDTH - Self::LEFT - Self::RIGHT) / columns as f32;
+        let height = (Self::HEIGHT - Self::TOP - Self::BOTTOM) / rows as f32;
+        Grid { columns, rows, cell: (width, height) }
+    }
+
+    /// The upper end of the cells of a number of edges.
+    fn y_of(&self, size: usize) -> f32 {
+        Self::HEIGHT - Self::BOTTOM - (size + 1) as f32 * self.cell.1
+    }
+}
+
 fn heat_map(class: Class, results: &[OrderResult]) -> Picture {
-    let last = results.last().map_or(1, |result| result.order);
     let cells: Vec<(usize, usize, f64)> = results
         .iter()
         .flat_map(|result| {
@@ -244,89 +260,65 @@ fn heat_map(class: Class, results: &[OrderResult]) -> Picture {
         .collect();
     let least = proportions(cells.iter().map(|cell| cell.2)).from;
     let place = |share: f64| 1.0 - share.log10() / least.log10();
-    let (left, top, bottom, right) = (34.0, 8.0, 32.0, 52.0);
+    let last = results.last().map_or(1, |result| result.order);
     let most = results.iter().map(|result| last_size(class, result)).max();
-    let (rows, height) = (most.unwrap_or(0) + 1, 260.0);
-    let (cell_width, cell_height) =
-        ((WIDTH - left - right) / last as f32, (height - top - bottom) / rows as f32);
+    let grid = Grid::new(last, most.unwrap_or(0) + 1);
     let title = format!(
         "Proportion of {} that the first player wins, by number of vertices and of edges",
         class.title()
     );
-    let mut picture = Picture::new(&title, WIDTH, height);
-    let y_of = |size: usize| height - bottom - (size + 1) as f32 * cell_height;
+    let mut picture = Picture::new(&title, WIDTH, Grid::HEIGHT);
+    let (width, height) = grid.cell;
     for &(n, size, share) in &cells {
         let colour = if share > 0.0 { colour_of(place(share)) } else { PALE };
-        let x = left + (n - 1) as f32 * cell_width;
-        picture.rectangle(x, y_of(size), cell_width - 1.0, cell_height + OVERLAP, colour);
+        let x = Grid::LEFT + (n - 1) as f32 * width;
+        picture.rectangle(x, grid.y_of(size), width - 1.0, height + OVERLAP, colour);
     }
+    labels(&mut picture, &grid);
+    colour_scale(&mut picture, least);
+    picture
+}
+
+/// Some numbers of vertices and of edges beside the cells, and the names of both axes.
+fn labels(picture: &mut Picture, grid: &Grid) {
+    let (left, bottom) = (Grid::LEFT, Grid::HEIGHT - Grid::BOTTOM);
+    let (last, (width, height)) = (grid.columns, grid.cell);
     let room = picture.text_width(TEXT, &last.to_string()) + 1.0;
-    let step = [1, 2, 5].into_iter().find(|&step| step as f32 * cell_width >= room).unwrap_or(5);
+    let step = [1, 2, 5].into_iter().find(|&step| step as f32 * width >= room).unwrap_or(5);
     for n in (step..=last).step_by(step) {
-        let x = left + (n as f32 - 0.5) * cell_width;
-        picture.text(
-            (x, height - bottom + 10.0),
-            TEXT,
-            Anchor::Middle,
-            false,
-            &n.to_string(),
-            BLACK,
-        );
+        let at = (left + (n as f32 - 0.5) * width, bottom + 10.0);
+        picture.text(at, TEXT, Anchor::Middle, false, &n.to_string());
     }
-    let step = [1, 2, 5, 10].into_iter().find(|step| rows / step <= 10).unwrap_or(20);
-    for size in (0..rows).step_by(step) {
-        let y = y_of(size) + cell_height / 2.0;
+    let step = [1, 2, 5, 10].into_iter().find(|step| grid.rows / step <= 10).unwrap_or(20);
+    for size in (0..grid.rows).step_by(step) {
+        let y = grid.y_of(size) + height / 2.0;
         picture.line(&[(left - 4.0, y), (left - 1.0, y)], 0.6, None, BLACK);
-        picture.text((left - 6.0, y + 2.8), TEXT, Anchor::End, false, &size.to_string(), BLACK);
+        picture.text((left - 6.0, y + 2.8), TEXT, Anchor::End, false, &size.to_string());
     }
-    let middle = left + last as f32 * cell_width / 2.0;
-    picture.text(
-        (middle, height - 6.0),
-        TEXT,
-        Anchor::Middle,
-        false,
-        "number n of vertices",
-        BLACK,
-    );
-    picture.text(
-        (9.0, (height - bottom + top) / 2.0),
-        TEXT,
-        Anchor::Middle,
-        true,
-        "number m of edges",
-        BLACK,
-    );
-    // The scale of colours, and what stands for 0.
-    let (x, scale_top, scale_height) = (WIDTH - right + 8.0, top + 12.0, 130.0);
+    let at = (left + last as f32 * width / 2.0, Grid::HEIGHT - 6.0);
+    picture.text(at, TEXT, Anchor::Middle, false, "number n of vertices");
+    let at = (9.0, (bottom + Grid::TOP) / 2.0);
+    picture.text(at, TEXT, Anchor::Middle, true, "number m of edges");
+}
+
+/// The scale of colours from 1 down to the least proportion, and what stands for 0.
+fn colour_scale(picture: &mut Picture, least: f64) {
+    let (x, top, height) = (WIDTH - Grid::RIGHT + 8.0, Grid::TOP + 12.0, 130.0);
     for i in 0..64 {
-        let step = scale_height / 64.0;
+        let step = height / 64.0;
         let colour = colour_of(1.0 - (f64::from(i) + 0.5) / 64.0);
-        picture.rectangle(x, scale_top + i as f32 * step, 8.0, step + OVERLAP, colour);
+        picture.rectangle(x, top + i as f32 * step, 8.0, step + OVERLAP, colour);
     }
     let decades = least.log10().round() as i32;
     for power in decades..=0 {
-        let y = scale_top + scale_height * power as f32 / decades as f32;
-        picture.text(
-            (x + 11.0, y + 2.8),
-            TEXT - 1.0,
-            Anchor::Start,
-            false,
-            &super::chart::power_label(power),
-            BLACK,
-        );
+        let y = top + height * power as f32 / decades as f32;
+        let at = (x + 11.0, y + 2.8);
+        picture.text(at, TEXT - 1.0, Anchor::Start, false, &power_label(power));
     }
-    picture.rectangle(x, scale_top + scale_height + 8.0, 8.0, 8.0, PALE);
-    picture.text(
-        (x + 11.0, scale_top + scale_height + 14.8),
-        TEXT - 1.0,
-        Anchor::Start,
-        false,
-        "0",
-        BLACK,
-    );
-    let label_at = (WIDTH - 3.0, scale_top + scale_height / 2.0);
-    picture.text(label_at, TEXT - 1.0, Anchor::Middle, true, PROPORTION, BLACK);
-    picture
+    picture.rectangle(x, top + height + 8.0, 8.0, 8.0, PALE);
+    picture.text((x + 11.0, top + height + 14.8), TEXT - 1.0, Anchor::Start, false, "0");
+    let at = (WIDTH - 3.0, top + height / 2.0);
+    picture.text(at, TEXT - 1.0, Anchor::Middle, true, PROPORTION);
 }
 
 /// A curve is drawn through this many points.
@@ -356,15 +348,7 @@ fn degrees(class: Class, result: &OrderResult, cells: &[(usize, Cell)]) -> Pictu
     };
     let one =
         |name: &str, odd: usize, colour: Colour, dash: Option<f32>, weight: fn(&Cell) -> f64| {
-            Series {
-                name: name.to_owned(),
-                points: curve(odd, weight),
-                colour,
-                marker: Marker::None,
-                line: Some(dash),
-                reach: f64::INFINITY,
-                intervals: Vec::new(),
-            }
+            Series::of(name, curve(odd, weight), colour, Marker::None, Some(dash))
         };
     let series = [
         one("m odd, sequences", 1, VERMILLION, None, |_| 1.0),

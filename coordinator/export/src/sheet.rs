@@ -80,7 +80,7 @@ pub fn sheet(
     let title_width = Picture::new("", 0.0, 0.0).text_width(TITLE, &title);
     let width = (columns as f32 * CELL.0).max(2.0 * CELL.0).max(title_width) + 2.0 * MARGIN;
     let mut picture = Picture::new(&title, width, rows as f32 * CELL.1 + HEAD + MARGIN);
-    picture.text((MARGIN, 14.0), TITLE, Anchor::Start, false, &title, BLACK);
+    picture.text((MARGIN, 14.0), TITLE, Anchor::Start, false, &title);
     for (i, (group, graph)) in chosen.iter().enumerate() {
         let corner =
             (MARGIN + (i % COLUMNS) as f32 * CELL.0, HEAD + (i / COLUMNS) as f32 * CELL.1);
@@ -113,9 +113,9 @@ fn draw(
     }
     let text = y + CELL.0 - 8.0;
     let note = if opening.is_some() { "" } else { ", move not searched" };
-    picture.text((x + 4.0, text), 7.0, Anchor::Start, false, &graph6::encode(graph), BLACK);
+    picture.text((x + 4.0, text), 7.0, Anchor::Start, false, &graph6::encode(graph));
     let facts = format!("m = {}, |Aut| = {group}{note}", graph.size());
-    picture.text((x + 4.0, text + 9.0), 6.5, Anchor::Start, false, &facts, BLACK);
+    picture.text((x + 4.0, text + 9.0), 6.5, Anchor::Start, false, &facts);
 }
 
 /// A line with a head that ends at the rim of the vertex.
