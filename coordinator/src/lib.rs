@@ -2,6 +2,7 @@
 
 pub mod cli;
 mod forecast;
+mod machine;
 mod rehearsal;
 mod sample;
 pub mod serve;

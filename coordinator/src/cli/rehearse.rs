@@ -147,6 +147,21 @@ impl RehearseCommand {
 }
 
 fn to_text(rehearsed: &Rehearsed) -> String {
+    [beside_the_plan(rehearsed), what_happened(rehearsed), on_this_machine(rehearsed)].concat()
+}
+
+/// A line of what the rehearsal alone tells.
+fn line(what: &str, here: String) -> String {
+    format!("  {what:24}{here}\n")
+}
+
+/// So many a second.
+fn each(count: u64, seconds: f64) -> f64 {
+    count as f64 / seconds.max(1e-9)
+}
+
+/// A table of what was foreseen, too.
+fn beside_the_plan(rehearsed: &Rehearsed) -> String {
     let Rehearsed { forecast, speed, counts, .. } = rehearsed;
     let (cluster, planned) = (&forecast.cluster, &forecast.simulated);
     let cores = (cluster.workers() * cluster.cores) as f64;
@@ -154,16 +169,8 @@ fn to_text(rehearsed: &Rehearsed) -> String {
     let row = |what: &str, here: String, there: String| {
         format!("  {what:24}{here:38}{there}").trim_end().to_owned() + "\n"
     };
-    let line = |what: &str, here: String| format!("  {what:24}{here}\n");
     let bytes = |read: u64, made: u64| {
         format!("{} ({:.2} for each byte made)", Size(read), read as f64 / made.max(1) as f64)
-    };
-    let each = |count: u64, seconds: f64| count as f64 / seconds.max(1e-9);
-    let core = |seconds: Option<f64>| {
-        seconds.map_or_else(|| "not known".to_owned(), |seconds| format!("{seconds:.1} s"))
-    };
-    let answered = |[half, most]: [f32; 2]| {
-        format!("half in {:.1} ms, 99 % in {:.1} ms", 1e3 * half, 1e3 * most)
     };
     let planned_busy = planned.busy.solving_core_seconds / (cores * planned.wall_seconds);
     [
@@ -185,6 +192,14 @@ fn to_text(rehearsed: &Rehearsed) -> String {
             percent(planned.found_in_cache) + " of tables",
         ),
         row("leases", counts.leases.to_string(), planned.leases.to_string()),
+    ]
+    .concat()
+}
+
+/// What became of units, leases and calls.
+fn what_happened(rehearsed: &Rehearsed) -> String {
+    let counts = &rehearsed.counts;
+    [
         "what happened\n".to_owned(),
         line("units", counts.units.to_string()),
         line(
@@ -206,6 +221,20 @@ fn to_text(rehearsed: &Rehearsed) -> String {
                 rehearsed.calls_repeated
             ),
         ),
+    ]
+    .concat()
+}
+
+/// What it took here.
+fn on_this_machine(rehearsed: &Rehearsed) -> String {
+    let not_known = || "not known".to_owned();
+    let core =
+        |seconds: Option<f64>| seconds.map_or_else(not_known, |seconds| format!("{seconds:.1} s"));
+    let answered = |[half, most]: [f32; 2]| {
+        format!("half in {:.1} ms, 99 % in {:.1} ms", 1e3 * half, 1e3 * most)
+    };
+    let memory = rehearsed.memory.map(|bytes| format!("up to {}", Size(bytes)));
+    [
         "on this machine, workers and coordinator together\n".to_owned(),
         line(
             "time",
@@ -233,12 +262,7 @@ fn to_text(rehearsed: &Rehearsed) -> String {
                 core(rehearsed.workers_cpu_seconds)
             ),
         ),
-        line(
-            "memory",
-            rehearsed
-                .memory
-                .map_or_else(|| "not known".to_owned(), |bytes| format!("up to {}", Size(bytes))),
-        ),
+        line("memory", memory.unwrap_or_else(not_known)),
     ]
     .concat()
 }

@@ -3,7 +3,7 @@
 use std::{hint::black_box, sync::atomic::AtomicBool};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use serde::Serialize;
 use trailtrap_census::core::random::Random;
 use trailtrap_shared::{
@@ -18,6 +18,8 @@ use trailtrap_worker::{
     kernel::{PredecessorReading, SolveError, SolvedUnit, Solver},
     link::memory,
 };
+
+use crate::machine::core_seconds;
 
 /// Seconds of a core that pieces of work take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -165,9 +167,9 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
     let solver = Solver { game, kernel, allowance_bytes: usize::MAX, stop };
     let (mut solving, mut making, mut counting) = (Vec::new(), Vec::new(), Vec::new());
     pool_of(1).install(|| {
-        let (mut clock, mut order) = (Clock::start(), 0);
+        let (mut watch, mut order) = (Stopwatch::start(), 0);
         memory::census_with(ORDER, options, &solver, &mut |plan, solved| {
-            let taken = clock.lap();
+            let taken = watch.lap();
             // In the time of the first unit of an order is that for its plan.
             if std::mem::replace(&mut order, plan.order) < ORDER {
                 return;
@@ -179,11 +181,11 @@ fn calibrate_thread(game: GameName, kernel: Kernel) -> Result<Calibration, Solve
             if graphs > LARGE || solved.unit.shard % 8 == 0 {
                 let blocks = solved.blocks();
                 Content::of_unit(&blocks);
-                making.push((graphs, clock.lap()));
+                making.push((graphs, watch.lap()));
                 // The content of a delivery is taken, too.
                 Content::of_unit(&blocks);
                 recount(game, plan, &blocks).expect("what was just solved is sound");
-                counting.push((graphs, clock.lap()));
+                counting.push((graphs, watch.lap()));
             }
         })?;
         let (pair, unit) = fit(&solving);
@@ -223,9 +225,9 @@ fn calibrate_requests(game: GameName, kernel: Kernel) -> Result<f64, SolveError>
             let (mut least, mut pairs) = ([f64::INFINITY; 2], 0.0);
             for _ in 0..SOLVED_AGAIN {
                 for (solver, least) in solvers.iter().zip(&mut least) {
-                    let mut clock = Clock::start();
+                    let mut watch = Stopwatch::start();
                     let solved = solver.solve(&plan, unit, &memory)?;
-                    *least = least.min(clock.lap());
+                    *least = least.min(watch.lap());
                     pairs = pairs_of(&plan, &solved);
                 }
             }
@@ -289,7 +291,7 @@ fn look_ups(pool: &ThreadPool, most_entries: f64) -> [f64; LOOKED_UP.len()] {
 
 /// Seconds of a look-up in a table of 2^`bits` graphs, of which a batch is asked for ahead.
 fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
-    let mut clock = Clock::start();
+    let mut watch = Stopwatch::start();
     let mut sum = 0;
     for batch in 0..LOOK_UPS / LANES as u64 {
         let slots: [u64; LANES] = std::array::from_fn(|lane| {
@@ -305,7 +307,7 @@ fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
         }
     }
     black_box(sum);
-    clock.lap() / LOOK_UPS as f64
+    watch.lap() / LOOK_UPS as f64
 }
 
 /// Seconds to load an entry of a bucket in so many parts, of which all are kept or every fourth is
@@ -323,7 +325,7 @@ fn load(parts: usize, is_asked: bool) -> f64 {
     let layout = TrailTrap::LAYOUT;
     let parse = |bytes| Block::parse(layout, bytes).expect("what was just made is sound");
     let time = |bytes: Vec<[Vec<u8>; 2]>| {
-        let mut clock = Clock::start();
+        let mut watch = Stopwatch::start();
         let blocks = bytes.into_iter().map(|bytes| {
             let [keys, outcomes] = bytes.map(parse);
             KeyedOutcomes { keys, outcomes }
@@ -334,32 +336,26 @@ fn load(parts: usize, is_asked: bool) -> f64 {
             false => BucketTable::from_blocks(&blocks),
         };
         black_box(table.expect("parts of one bucket belong together"));
-        clock.lap() / LOADED_GRAPHS as f64
+        watch.lap() / LOADED_GRAPHS as f64
     };
     (0..LOADS).map(|_| time(bytes.clone())).fold(f64::INFINITY, f64::min)
 }
 
 /// Tells what the thread that it is started on has worked, whatever else the machine does.
-struct Clock {
+struct Stopwatch {
     since: f64,
 }
 
-impl Clock {
+impl Stopwatch {
     fn start() -> Self {
-        Clock { since: thread_seconds() }
+        Stopwatch { since: core_seconds(ClockId::ThreadCPUTime) }
     }
 
     /// Seconds since this was asked last, or since the start.
     fn lap(&mut self) -> f64 {
-        let now = thread_seconds();
+        let now = core_seconds(ClockId::ThreadCPUTime);
         now - std::mem::replace(&mut self.since, now)
     }
-}
-
-/// Seconds that this thread has worked, whatever else the machine does.
-fn thread_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 mod clock;
 mod crew;
 mod invention;
-mod machine;
 
 use std::{
     io,
@@ -20,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::time::ClockId;
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,7 @@ use self::{
 };
 use crate::{
     forecast::{Forecast, Machines, Question},
+    machine::{self, core_seconds},
     serve::{admission, service},
 };
 
@@ -160,7 +161,7 @@ impl Rehearsal {
         let directory = tempfile::Builder::new().prefix("trailtrap-rehearsal-").tempdir()?;
         let listener = coordinator.block_on(admission::listen("127.0.0.1:0"))?;
         let address = listener.local_addr()?.to_string();
-        let (start, cpu_before) = (Instant::now(), machine::cpu_seconds());
+        let (start, cpu_before) = (Instant::now(), core_seconds(ClockId::ProcessCPUTime));
         let clock = Clock::new(*speed);
         // It begins with the first lease.
         let hold = clock.hold();
@@ -198,8 +199,8 @@ impl Rehearsal {
             Ok(worked) => worked,
             Err(_) => workers.block_on(crew_at_work),
         };
-        let workers_cpu = machine::cpu_seconds_of(WORKERS);
-        let cpu = machine::cpu_seconds() - cpu_before;
+        let workers_cpu = machine::core_seconds_of(WORKERS);
+        let cpu = core_seconds(ClockId::ProcessCPUTime) - cpu_before;
         shut.cancel();
         let closed = census.close();
         let served = coordinator.block_on(&mut server);

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use rayon::ThreadPool;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use serde::Serialize;
 use trailtrap_shared::{
     game::trail_trap::decide::{Decided, Decider, Endgame},
@@ -25,6 +25,7 @@ use trailtrap_shared::{
 use trailtrap_worker::process::limits::Size;
 
 use super::{MAX_SAMPLES, SampleError, cost::Cost, endgame::Known, load, nothing, strata::Strata};
+use crate::machine::core_seconds;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -560,12 +561,6 @@ fn calibrate(
 
 /// The most edges of graphs whose cost is compared between orders.
 const SPARSE_SIZE: usize = 24;
-
-/// Seconds on a clock.
-fn core_seconds(clock: ClockId) -> f64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
 
 /// Decides the first graphs with some numbers of edges on one thread: as far as it should take the
 /// time that was asked for, by experience, and no more than `top` edges.

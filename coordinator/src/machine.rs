@@ -5,15 +5,15 @@ use std::fs;
 use rustix::time::{ClockId, clock_gettime};
 use trailtrap_worker::process::limits::resident_memory;
 
-/// Seconds of a core that this process has had so far.
-pub fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+/// Seconds of a core on a clock: those that this process, or this thread, has had so far.
+pub fn core_seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// Seconds of a core that the living threads with this name have had; `None` where the system does
 /// not tell.
-pub fn cpu_seconds_of(name: &str) -> Option<f64> {
+pub fn core_seconds_of(name: &str) -> Option<f64> {
     let mut seconds = 0.0;
     for thread in fs::read_dir("/proc/self/task").ok()? {
         let directory = thread.ok()?.path();
@@ -61,10 +61,10 @@ mod tests {
         let thread = std::thread::Builder::new().name(name.to_owned());
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let spends = thread.spawn(move || while stopped.try_recv().is_err() {}).unwrap();
-        while cpu_seconds_of(name) < Some(0.01) {}
-        assert!(cpu_seconds() >= 0.01);
+        while core_seconds_of(name) < Some(0.01) {}
+        assert!(core_seconds(ClockId::ProcessCPUTime) >= 0.01);
         stop.send(()).unwrap();
         spends.join().unwrap();
-        assert_eq!(cpu_seconds_of("nobody"), Some(0.0));
+        assert_eq!(core_seconds_of("nobody"), Some(0.0));
     }
 }
