@@ -33,40 +33,33 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
     graph::{degree::DegreeSequence, pairs},
     labelling::LABELLING,
-    partition::{
-        BLOCK_FORMAT, Block, BlockError, BlockId, BlockName, OLDEST_BLOCK_FORMAT, Section,
-    },
+    partition::{BLOCK_FORMAT, Block, BlockId, BlockName, OLDEST_BLOCK_FORMAT, Section},
     plan::{Goal, Plan, Shard, Unit},
     protocol::codec::{self, CodecError},
 };
 use trailtrap_worker::{
-    process::{replace::sync_directory, together::together},
-    supply::{
-        is_shared,
-        kept::{self, KeptDepot, Mark},
-        shelf::others::OtherShelves,
-    },
+    process::replace::sync_directory,
+    supply::kept::{KeptDepot, Mark},
 };
 
 pub(crate) use self::error::REMEDY;
 pub use self::error::{Lost, StoreError};
 use self::{
-    database::{AccessMode, BLOB_BYTES, Database, Findings, PAUSES, family, section_name},
-    depot::{DEPOT, DepotRecord, is_bad_file, reference, referred},
+    database::{AccessMode, BLOB_BYTES, Database, Findings, family, section_name},
+    depot::{DEPOT, DepotRecord, reference, referred},
     journal::{Change, Journal, JournalContents},
     shelves::{SHELVES, ShelfRoom},
 };
@@ -98,10 +91,6 @@ const EDITION: &[u8] = b"edition";
 const TAKEN_BACK: &[u8] = b"taken back";
 /// So many unit records are read together.
 const UNITS_AT_A_TIME: usize = 256;
-/// The key of the mark that a depot gets, or shelves.
-const MARK: &[u8] = b"mark";
-/// So many threads put blocks into a depot, look for some, or remove some, at a time.
-const TOGETHER: usize = 8;
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: usize = 64 << 10;
 
@@ -261,346 +250,9 @@ impl Store {
         Ok(Store { game, class, depot, shelf_mark, ..store })
     }
 
-    /// Keeps larger blocks in this directory, or object store, from now on: it is marked as the
-    /// depot of this census. A store that has a depot keeps it; it has to be that one, wherever it
-    /// is now. A new one gets the mark `new`.
-    ///
-    /// # Errors
-    ///
-    /// The depot cannot be used, is not the one that the store has, is that of another census, or
-    /// another process is at work on this one; or the store cannot be written.
-    pub fn keep_in(&mut self, place: &Path, new: Mark) -> Result<(), StoreError> {
-        let unusable = |cause| StoreError::Depot { path: place.to_owned(), cause };
-        let place = kept::canonical(place).map_err(unusable)?;
-        let mut depot = match &self.depot {
-            Some(depot) => {
-                let moved = KeptDepot::at(&place, depot.mark());
-                moved.check().map_err(|error| match error.kind() {
-                    io::ErrorKind::NotFound => StoreError::OtherDepot {
-                        mark: depot.mark(),
-                        kept: depot.place().to_owned(),
-                        asked: place.clone(),
-                    },
-                    _ => unusable(error),
-                })?;
-                moved
-            }
-            None => {
-                self.leave_shelves()?;
-                KeptDepot::begin(&place, self.own_mark(new)?).map_err(unusable)?
-            }
-        };
-        depot.take().map_err(|error| of_depot(&depot, error))?;
-        self.adopt(depot)
-    }
-
-    /// The mark of this census: the one kept, or this one from now on. First of all, so that what
-    /// is interrupted after this begins again with the same mark.
-    fn own_mark(&self, new: Mark) -> Result<Mark, StoreError> {
-        match self.get::<u64>(MARK)? {
-            Some(mark) => Ok(Mark(mark)),
-            None => self.put(MARK, &new.0).map(|()| new),
-        }
-    }
-
-    /// Has workers keep larger blocks on their shelves from now on, which get the mark `new` if they
-    /// have none yet. Whoever has such blocks and was heard of is waited for so long.
-    ///
-    /// # Errors
-    ///
-    /// The census keeps them in a depot; or the store cannot be read or written.
-    pub fn keep_on_shelves(
-        &mut self,
-        new: Mark,
-        reader: OtherShelves,
-        patience: Duration,
-    ) -> Result<(), StoreError> {
-        if let Some(depot) = &self.depot {
-            return Err(StoreError::InDepot(depot.place().to_owned()));
-        }
-        let mark = self.own_mark(new)?;
-        if self.shelf_mark.is_none() {
-            self.adopt_shelves(mark)?;
-        }
-        let mut kept = Vec::new();
-        for section in [Section::Keys, Section::Outcomes] {
-            kept.extend(self.references(section, &[], &[u8::MAX])?);
-        }
-        self.shelves = Some(ShelfRoom::new(mark, kept, reader, patience));
-        Ok(())
-    }
-
-    /// The store goes on without shelves, on which nothing lies any more.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::OnShelves`] if something does; or the store cannot be read or written.
-    fn leave_shelves(&mut self) -> Result<(), StoreError> {
-        if self.shelf_mark.is_none() {
-            return Ok(());
-        }
-        if self.needs_shelves()? {
-            return Err(StoreError::OnShelves);
-        }
-        self.shelf_mark = None;
-        self.change(vec![(SHELVES.to_vec(), None)])
-    }
-
-    /// Whether something of it lies on shelves.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn needs_shelves(&self) -> Result<bool, StoreError> {
-        if !self.is_on_shelves() {
-            return Ok(false);
-        }
-        self.database.run(|db| {
-            for section in [Section::Keys, Section::Outcomes] {
-                for item in db.iterator_cf(family(db, section_name(section)), IteratorMode::Start)
-                {
-                    if referred(&item?.1).is_some() {
-                        return Ok(true);
-                    }
-                }
-            }
-            Ok(false)
-        })
-    }
-
-    /// Whether workers keep its larger blocks.
-    pub fn is_on_shelves(&self) -> bool {
-        self.shelf_mark.is_some()
-    }
-
     /// Whether its blocks are all in the database: neither in a depot nor on shelves.
     fn has_all_here(&self) -> bool {
         self.depot.is_none() && self.shelf_mark.is_none()
-    }
-
-    /// The shelves on which larger blocks are kept, if this process reaches them.
-    pub fn shelves(&self) -> Option<&ShelfRoom> {
-        self.shelves.as_ref()
-    }
-
-    /// Keeps larger blocks in this depot from now on, which has its mark already and is taken for
-    /// this process.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be written.
-    pub(super) fn adopt(&mut self, depot: KeptDepot) -> Result<(), StoreError> {
-        let record = codec::encode(&DepotRecord::of(&depot));
-        self.depot = Some(depot);
-        let format = codec::encode(&self.format(DEPOT_FORMAT));
-        self.change(vec![(DEPOT.to_vec(), Some(record)), (FORMAT.to_vec(), Some(format))])
-    }
-
-    /// Workers keep larger blocks on their shelves, which have this mark already; but what lies
-    /// there is not known.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be written.
-    pub(super) fn adopt_shelves(&mut self, mark: Mark) -> Result<(), StoreError> {
-        self.shelf_mark = Some(mark);
-        let format = codec::encode(&self.format(SHELVES_FORMAT));
-        let mark = codec::encode(&mark.0);
-        self.change(vec![
-            (MARK.to_vec(), Some(mark.clone())),
-            (SHELVES.to_vec(), Some(mark)),
-            (FORMAT.to_vec(), Some(format)),
-        ])
-    }
-
-    /// Takes the depot, if there is one, for this process.
-    ///
-    /// # Errors
-    ///
-    /// It is not where it should be, or another process has it; or blocks lie on shelves.
-    pub fn take_depot(&mut self) -> Result<(), StoreError> {
-        self.leave_shelves()?;
-        let Some(depot) = &mut self.depot else { return Ok(()) };
-        depot.take().map_err(|error| of_depot(depot, error))
-    }
-
-    /// The depot in which larger blocks are kept.
-    pub fn depot(&self) -> Option<&KeptDepot> {
-        self.depot.as_ref()
-    }
-
-    /// Whether the depot, if there is one, is where it should be.
-    pub fn has_depot(&self) -> bool {
-        self.depot.as_ref().is_none_or(|depot| depot.check().is_ok())
-    }
-
-    /// Does something with the depot, if there is one; again, with pauses of half a minute in all,
-    /// if this is what writes to the store and the system may do later what it refuses now.
-    fn with_depot<T>(
-        &self,
-        work: impl Fn(&KeptDepot) -> io::Result<T>,
-    ) -> Result<Option<T>, StoreError> {
-        let Some(depot) = &self.depot else { return Ok(None) };
-        let mut pauses = PAUSES.into_iter().filter(|_| self.journal.is_some());
-        loop {
-            let error = match work(depot) {
-                Ok(done) => return Ok(Some(done)),
-                Err(error) => error,
-            };
-            let pause = pauses.next().filter(|_| may_return(&error));
-            let Some(pause) = pause else { return Err(of_depot(depot, error)) };
-            let (depot, seconds) = (depot.place().display(), pause.as_secs_f32());
-            tracing::warn!("the depot {depot} fails ({error}); trying again in {seconds} s");
-            std::thread::sleep(pause);
-        }
-    }
-
-    /// The block of this name in the depot, or on shelves, which are waited for so long at most; `None`
-    /// if it is not there.
-    ///
-    /// # Errors
-    ///
-    /// The depot cannot be read, or this process knows of no shelves.
-    pub fn elsewhere(
-        &self,
-        name: &BlockName,
-        patience: Duration,
-    ) -> Result<Option<Result<Block, BlockError>>, StoreError> {
-        match &self.shelves {
-            Some(shelves) => return Ok(shelves.read(self.layout(), name, patience)?.map(Ok)),
-            None if self.shelf_mark.is_some() => return Err(StoreError::OnShelves),
-            None => {}
-        }
-        let bytes = match self.with_depot(|depot| depot.read(name)) {
-            // Bytes that are those of no block.
-            Err(StoreError::Depot { cause, .. }) if is_bad_file(&cause) && self.has_depot() => {
-                Some(Vec::new())
-            }
-            read => read?.flatten(),
-        };
-        Ok(bytes.map(|bytes| Block::parse_named(self.layout(), bytes, name)))
-    }
-
-    /// Whether this process may read these blocks, if they are to be in the depot; without reading
-    /// them.
-    ///
-    /// # Errors
-    ///
-    /// The depot does not say.
-    pub fn may_read(&self, names: &[BlockName]) -> Result<bool, StoreError> {
-        let may = |name: &BlockName| {
-            let may = self.with_depot(|depot| depot.may_read(name));
-            may.map(|may| may.unwrap_or(true))
-        };
-        match &self.depot {
-            // Each answer takes its time.
-            Some(KeptDepot::Bucket(_)) => {
-                let all = AtomicBool::new(true);
-                together(names, TOGETHER, |name| {
-                    all.fetch_and(may(name)?, Ordering::Relaxed);
-                    Ok::<_, StoreError>(())
-                })?;
-                Ok(all.into_inner())
-            }
-            _ => names.iter().try_fold(true, |all, name| Ok(all && may(name)?)),
-        }
-    }
-
-    /// The name of a block of a finished unit, if it lies in the depot or on shelves: so it need not
-    /// be read to be named.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn name_elsewhere(&self, id: &BlockId) -> Result<Option<BlockName>, StoreError> {
-        if self.has_all_here() {
-            return Ok(None);
-        }
-        let section = section_name(id.section);
-        self.database.run(|db| {
-            let value = db.get_pinned_cf(family(db, section), block_key(id))?;
-            Ok(value.and_then(|value| referred(&value)))
-        })
-    }
-
-    /// Whether a block lies in the depot, or is to lie there when it is written.
-    fn is_for_depot(&self, block: &Block) -> bool {
-        self.depot.is_some() && is_shared(block)
-    }
-
-    /// Keeps those blocks of deliveries in the depot that were sent.
-    fn put_into_depot(&self, deliveries: &[Arc<Delivery>]) -> Result<(), StoreError> {
-        let sent = deliveries.iter().flat_map(|delivery| &delivery.blocks);
-        let blocks: Vec<&Block> = sent.filter(|block| self.is_for_depot(block)).collect();
-        if !blocks.is_empty() {
-            self.with_depot(KeptDepot::check)?;
-        }
-        together(&blocks, TOGETHER, |block| self.with_depot(|depot| depot.write(block)).map(drop))
-    }
-
-    /// Removes from the depot, or from shelves, what the database refers to in a range of keys of a
-    /// section. If the database cannot be read there, it is left.
-    fn remove_elsewhere(
-        &self,
-        section: Section,
-        from: &[u8],
-        to: &[u8],
-    ) -> Result<(), StoreError> {
-        if self.depot.is_none() && self.shelves.is_none() {
-            return Ok(());
-        }
-        let names = match self.references(section, from, to) {
-            Err(StoreError::Damaged(error)) => {
-                tracing::warn!("some blocks may stay where they lie for ever: {error}");
-                return Ok(());
-            }
-            names => names?,
-        };
-        if let Some(shelves) = &self.shelves {
-            shelves.let_go(&names);
-            return Ok(());
-        }
-        if names.is_empty() {
-            return Ok(());
-        }
-        match self.with_depot(KeptDepot::check) {
-            Err(error @ StoreError::Depot { .. }) => {
-                tracing::warn!("{} blocks stay in the depot: {error}", names.len());
-                return Ok(());
-            }
-            checked => checked?,
-        };
-        together(&names, TOGETHER, |name| match self.with_depot(|depot| depot.remove(name)) {
-            Err(error @ StoreError::Depot { .. }) => {
-                tracing::warn!("block {} stays in the depot: {error}", name.checksum);
-                Ok(())
-            }
-            removed => removed.map(drop),
-        })
-    }
-
-    /// What the database refers to in a range of keys of a section.
-    ///
-    /// # Errors
-    ///
-    /// The database cannot be read, or is damaged there.
-    fn references(
-        &self,
-        section: Section,
-        from: &[u8],
-        to: &[u8],
-    ) -> Result<Vec<BlockName>, StoreError> {
-        self.database.run(|db| {
-            let mut range = ReadOptions::default();
-            range.set_iterate_range(from.to_vec()..to.to_vec());
-            range.fill_cache(false);
-            let blocks = family(db, section_name(section));
-            let mut names = Vec::new();
-            for item in db.iterator_cf_opt(blocks, range, IteratorMode::Start) {
-                names.extend(referred(&item?.1));
-            }
-            Ok(names)
-        })
     }
 
     /// The game that it is a census of.
@@ -1438,26 +1090,6 @@ fn entries<'b>(
 ) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
     let parity = has_parity(value.len()).then(|| (parity_key(id), Cow::Owned(parity::of(&value))));
     std::iter::once((block_key(id), value)).chain(parity)
-}
-
-/// Whether a depot that fails like this may be back in a moment.
-fn may_return(error: &io::Error) -> bool {
-    use io::ErrorKind::{
-        HostUnreachable, NetworkDown, NetworkUnreachable, NotConnected, NotFound,
-        StaleNetworkFileHandle, TimedOut,
-    };
-    let passing = [Errno::IO, Errno::MFILE].map(|errno| Some(errno.raw_os_error()));
-    passing.contains(&error.raw_os_error())
-        || matches!(
-            error.kind(),
-            HostUnreachable
-                | NetworkDown
-                | NetworkUnreachable
-                | NotConnected
-                | NotFound
-                | StaleNetworkFileHandle
-                | TimedOut
-        )
 }
 
 /// What keeps a depot from being used.

@@ -85,7 +85,33 @@ impl Copied {
     fn has_all_beyond(&self, plan: &Plan, size: usize) -> bool {
         self.dropped.iter().all(|&shard| plan.shards[shard as usize].size <= size)
     }
+
+    /// A unit of this shard is there, with these of its blocks.
+    fn add(&mut self, unit: Unit, shard: &Shard, record: &UnitRecord, blocks: &[Block]) {
+        if blocks.len() < Section::ALL.len() << shard.bucket_bits {
+            self.dropped.insert(unit.shard);
+            let is_keys = |block: &&Block| block.id.section == Section::Keys;
+            let keys = blocks.iter().filter(is_keys).count();
+            let lacks_keys = keys < 1 << shard.bucket_bits;
+            self.lacks_keys |= lacks_keys && shard.size <= self.max_size;
+        }
+        if let Some(sum) = self.by_size.get_mut(shard.size) {
+            sum.add(&record.statistics, record.digest());
+        }
+        self.units += 1;
+        self.last = self.last.max(shard.size);
+    }
+
+    /// A unit of this shard is not there.
+    fn miss(&mut self, unit: Unit, shard: &Shard) {
+        let first = self.first_missing.map_or(shard.size, |first| first.min(shard.size));
+        self.first_missing = Some(first);
+        self.missing.insert(unit.shard);
+    }
 }
+
+/// An order of which the old store has the record: its plan, that record, and what was copied.
+type CopiedOrder = (Plan, OrderRecord, Copied);
 
 /// How many units are in the new store, and how many are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,9 +160,9 @@ pub fn salvage(
     if let Some(mark) = wreck.shelf_mark() {
         new.adopt_shelves(mark)?;
     }
-    let mut salvage = Salvage { old: wreck, new, kept: 0, lost: 0, watcher };
+    let mut salvage = Salvage { old: wreck, new, salvaged: Salvaged::default(), watcher };
     salvage.run()?;
-    let salvaged = Salvaged { kept: salvage.kept, lost: salvage.lost };
+    let salvaged = salvage.salvaged;
     drop(salvage);
     if room.exists() {
         std::fs::remove_dir_all(&room)?;
@@ -147,17 +173,39 @@ pub fn salvage(
 struct Salvage<'a> {
     old: Wreck,
     new: Store,
-    kept: u64,
-    lost: u64,
+    salvaged: Salvaged,
     watcher: &'a dyn Watcher,
 }
 
 impl Salvage<'_> {
     fn run(&mut self) -> Result<(), StoreError> {
         self.take_over()?;
-        let mut orders: Vec<(Plan, OrderRecord, Copied)> = Vec::new();
-        // Whether all that comes later was computed from is there.
-        let mut complete = true;
+        let mut orders = self.copy_orders()?;
+        self.leave_out_useless(&mut orders)?;
+        self.put_orders(orders)
+    }
+
+    /// Takes over what concerns the whole census, and begins a new edition.
+    fn take_over(&self) -> Result<(), StoreError> {
+        self.new.put_edition(self.old.edition().saturating_add(1))?;
+        if let Some(salt) = self.old.salt() {
+            self.new.salt(salt)?;
+        }
+        for (number, alarm) in self.old.alarms() {
+            match alarm {
+                Ok(alarm) => self.new.put_alarm(number, &alarm)?,
+                Err(error) => self.watcher.say(&format!("alarm {number} is lost: {error}")),
+            }
+        }
+        // Numbers of leases begin with their epoch, and tell which of two computations came later:
+        // they may not repeat, even if the epoch itself is lost.
+        let epoch = self.old.epoch().max((self.old.last_instance() >> 32) as u32);
+        self.new.put_epoch(epoch.saturating_add(1))
+    }
+
+    /// Copies the units of all orders whose records are there.
+    fn copy_orders(&mut self) -> Result<Vec<CopiedOrder>, StoreError> {
+        let mut orders = Vec::new();
         for n in 1..=self.old.last_order() {
             let record = match self.old.order(n) {
                 Ok(Some(record)) => record,
@@ -165,8 +213,7 @@ impl Salvage<'_> {
                     let why = other.map_or_else(|error| error.to_string(), |_| "lost".to_owned());
                     self.watcher.say(&format!("order {n} is done again: its record is {why}"));
                     // It may have had some, whether or not their records are lost as well.
-                    self.lost += self.old.unit_count(n).max(1);
-                    complete = false;
+                    self.salvaged.lost += self.old.unit_count(n).max(1);
                     continue;
                 }
             };
@@ -177,8 +224,13 @@ impl Salvage<'_> {
             let copied = self.copy(&plan, &record, limit.unwrap_or(plan.max_size))?;
             orders.push((plan, record, copied));
         }
+        Ok(orders)
+    }
+
+    /// Takes back what was copied and is of no use: some units cannot be solved again without
+    /// others, whose outcomes or keys were not kept.
+    fn leave_out_useless(&mut self, orders: &mut [CopiedOrder]) -> Result<(), StoreError> {
         let last = self.old.last_order();
-        // Some units cannot be solved again without others, whose outcomes or keys were not kept.
         // Whether all of the next order is there, and whether it was done to its end, and closed.
         let (mut next, mut next_is_whole, mut next_is_complete) = (last + 1, false, false);
         for (plan, record, copied) in orders.iter_mut().rev() {
@@ -206,8 +258,15 @@ impl Salvage<'_> {
             (next, next_is_whole) = (n, copied.is_whole());
             next_is_complete = next_is_whole && is_closed;
         }
-        // What was computed from what is missing may come out otherwise: the census looks at it
-        // again.
+        Ok(())
+    }
+
+    /// Writes the records of orders. What was computed from what is missing may come out otherwise:
+    /// the census looks at it again.
+    fn put_orders(&self, orders: Vec<CopiedOrder>) -> Result<(), StoreError> {
+        // Whether all that comes later was computed from is there: the records of all orders, and
+        // the units of those before it.
+        let mut complete = orders.len() == self.old.last_order();
         for (plan, record, copied) in orders {
             complete &= copied.is_whole();
             // A result may be older than its units, if its record was found in a file that has been
@@ -223,24 +282,6 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Takes over what concerns the whole census, and begins a new edition.
-    fn take_over(&self) -> Result<(), StoreError> {
-        self.new.put_edition(self.old.edition().saturating_add(1))?;
-        if let Some(salt) = self.old.salt() {
-            self.new.salt(salt)?;
-        }
-        for (number, alarm) in self.old.alarms() {
-            match alarm {
-                Ok(alarm) => self.new.put_alarm(number, &alarm)?,
-                Err(error) => self.watcher.say(&format!("alarm {number} is lost: {error}")),
-            }
-        }
-        // Numbers of leases begin with their epoch, and tell which of two computations came later:
-        // they may not repeat, even if the epoch itself is lost.
-        let epoch = self.old.epoch().max((self.old.last_instance() >> 32) as u32);
-        self.new.put_epoch(epoch.saturating_add(1))
-    }
-
     /// Takes back what was copied of an order.
     fn leave_out(&mut self, plan: &Plan, copied: &mut Copied) -> Result<(), StoreError> {
         let n = plan.order;
@@ -252,8 +293,8 @@ impl Salvage<'_> {
         Section::ALL
             .into_iter()
             .try_for_each(|section| self.new.forget_section(section, n, pairs(n)))?;
-        self.kept -= copied.units;
-        self.lost += copied.units;
+        self.salvaged.kept -= copied.units;
+        self.salvaged.lost += copied.units;
         *copied = Copied { first_missing: Some(0), ..Copied::new(copied.max_size) };
         Ok(())
     }
@@ -306,36 +347,12 @@ impl Salvage<'_> {
                         None
                     });
                     if let Some((record, blocks)) = read {
-                        if blocks.len() < Section::ALL.len() << shard.bucket_bits {
-                            copied.dropped.insert(index as u32);
-                            let is_keys = |block: &&Block| block.id.section == Section::Keys;
-                            let keys = blocks.iter().filter(is_keys).count();
-                            let lacks_keys = keys < 1 << shard.bucket_bits;
-                            copied.lacks_keys |= lacks_keys && shard.size <= max_size;
-                        }
-                        if let Some(sum) = copied.by_size.get_mut(shard.size) {
-                            sum.add(&record.statistics, record.digest());
-                        }
+                        copied.add(unit, shard, &record, &blocks);
                         bytes += record.bytes;
-                        copied.units += 1;
-                        copied.last = copied.last.max(shard.size);
-                        let has_depot = self.new.depot().is_some();
-                        let lies_there = |block: &Block| has_depot && self.old.refers_to(block);
-                        let (named, blocks): (Vec<Block>, Vec<Block>) =
-                            blocks.into_iter().partition(lies_there);
-                        let named = named.iter().map(|block| (block.id, block.name())).collect();
-                        let ahead = self.old.ahead(unit).unwrap_or_default();
-                        group.push(Arc::new(Delivery {
-                            ahead,
-                            named,
-                            ..Delivery::new(unit, shard.sequence, blocks, record)
-                        }));
+                        group.push(Arc::new(self.delivery(unit, shard, record, blocks)));
                     } else {
-                        self.lost += u64::from(shard.size <= max_size);
-                        let first =
-                            copied.first_missing.map_or(shard.size, |first| first.min(shard.size));
-                        copied.first_missing = Some(first);
-                        copied.missing.insert(index as u32);
+                        self.salvaged.lost += u64::from(shard.size <= max_size);
+                        copied.miss(unit, shard);
                     }
                     if bytes > GROUP_BYTES {
                         self.new.commit(&std::mem::take(&mut group), GROUP_BYTES)?;
@@ -346,8 +363,24 @@ impl Salvage<'_> {
             }
             self.new.commit(&group, GROUP_BYTES)
         })?;
-        self.kept += copied.units;
+        self.salvaged.kept += copied.units;
         Ok(copied)
+    }
+
+    /// A unit for the new store. What lies in the depot is named: it stays there.
+    fn delivery(
+        &self,
+        unit: Unit,
+        shard: &Shard,
+        record: UnitRecord,
+        blocks: Vec<Block>,
+    ) -> Delivery {
+        let has_depot = self.new.depot().is_some();
+        let lies_there = |block: &Block| has_depot && self.old.refers_to(block);
+        let (named, blocks): (Vec<Block>, Vec<Block>) = blocks.into_iter().partition(lies_there);
+        let named = named.iter().map(|block| (block.id, block.name())).collect();
+        let ahead = self.old.ahead(unit).unwrap_or_default();
+        Delivery { ahead, named, ..Delivery::new(unit, shard.sequence, blocks, record) }
     }
 
     /// A unit of which nothing is damaged; `None` if it is not recorded.

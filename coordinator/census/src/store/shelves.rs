@@ -1,5 +1,6 @@
 //! Blocks that lie on the shelves of workers: which of them, what is still wanted, and how they are
-//! read. The database has a reference in the place of each, as for blocks in a depot.
+//! read. The database has a reference in the place of each, as for blocks in a depot. How a store
+//! begins with shelves, and goes on without them.
 //!
 //! Nothing about shelves is durable here but that there are some: every worker says what lies on
 //! its shelf, again and again, and hears what of that is not wanted any more.
@@ -11,14 +12,22 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rocksdb::IteratorMode;
 use trailtrap_shared::{
     game::Layout,
-    partition::{Block, BlockName, Checksum},
-    protocol::shelves::{ShelfNumber, ShelfPlace, Shelves},
+    partition::{Block, BlockName, Checksum, Section},
+    protocol::{
+        codec,
+        shelves::{ShelfNumber, ShelfPlace, Shelves},
+    },
 };
 use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
 
-use super::StoreError;
+use super::{
+    FORMAT, SHELVES_FORMAT, Store, StoreError,
+    database::{family, section_name},
+    depot::{MARK, referred},
+};
 
 /// The key of the record that blocks lie on the shelves of workers: the mark that these have.
 pub(super) const SHELVES: &[u8] = b"shelves";
@@ -433,6 +442,100 @@ impl ShelfRoom {
     /// Whether that was said.
     pub fn is_closed(&self) -> bool {
         self.reader.is_closed()
+    }
+}
+
+impl Store {
+    /// Has workers keep larger blocks on their shelves from now on, which get the mark `new` if they
+    /// have none yet. Whoever has such blocks and was heard of is waited for so long.
+    ///
+    /// # Errors
+    ///
+    /// The census keeps them in a depot; or the store cannot be read or written.
+    pub fn keep_on_shelves(
+        &mut self,
+        new: Mark,
+        reader: OtherShelves,
+        patience: Duration,
+    ) -> Result<(), StoreError> {
+        if let Some(depot) = &self.depot {
+            return Err(StoreError::InDepot(depot.place().to_owned()));
+        }
+        let mark = self.own_mark(new)?;
+        if self.shelf_mark.is_none() {
+            self.adopt_shelves(mark)?;
+        }
+        let mut kept = Vec::new();
+        for section in [Section::Keys, Section::Outcomes] {
+            kept.extend(self.references(section, &[], &[u8::MAX])?);
+        }
+        self.shelves = Some(ShelfRoom::new(mark, kept, reader, patience));
+        Ok(())
+    }
+
+    /// The store goes on without shelves, on which nothing lies any more.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::OnShelves`] if something does; or the store cannot be read or written.
+    pub(super) fn leave_shelves(&mut self) -> Result<(), StoreError> {
+        if self.shelf_mark.is_none() {
+            return Ok(());
+        }
+        if self.needs_shelves()? {
+            return Err(StoreError::OnShelves);
+        }
+        self.shelf_mark = None;
+        self.change(vec![(SHELVES.to_vec(), None)])
+    }
+
+    /// Whether something of it lies on shelves.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn needs_shelves(&self) -> Result<bool, StoreError> {
+        if !self.is_on_shelves() {
+            return Ok(false);
+        }
+        self.database.run(|db| {
+            for section in [Section::Keys, Section::Outcomes] {
+                for item in db.iterator_cf(family(db, section_name(section)), IteratorMode::Start)
+                {
+                    if referred(&item?.1).is_some() {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    /// Whether workers keep its larger blocks.
+    pub fn is_on_shelves(&self) -> bool {
+        self.shelf_mark.is_some()
+    }
+
+    /// The shelves on which larger blocks are kept, if this process reaches them.
+    pub fn shelves(&self) -> Option<&ShelfRoom> {
+        self.shelves.as_ref()
+    }
+
+    /// Workers keep larger blocks on their shelves, which have this mark already; but what lies
+    /// there is not known.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
+    pub(super) fn adopt_shelves(&mut self, mark: Mark) -> Result<(), StoreError> {
+        self.shelf_mark = Some(mark);
+        let format = codec::encode(&self.format(SHELVES_FORMAT));
+        let mark = codec::encode(&mark.0);
+        self.change(vec![
+            (MARK.to_vec(), Some(mark.clone())),
+            (SHELVES.to_vec(), Some(mark)),
+            (FORMAT.to_vec(), Some(format)),
+        ])
     }
 }
 
