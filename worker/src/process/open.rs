@@ -4,12 +4,15 @@
 use std::{
     fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{self, Read},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{OpenOptionsExt, PermissionsExt},
+    },
     path::Path,
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, OFlags, Timespec, Timestamps, UTIME_NOW, utimensat},
+    fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, utimensat},
     io::Errno,
 };
 
@@ -17,6 +20,11 @@ use super::replace;
 
 fn quietly(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32)
+}
+
+/// Whether there is no room on a disk, or none that its user may have.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Opens a regular file to read it. Pipes, devices, directories and links are refused: reading
@@ -108,14 +116,40 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// What the system says of the permissions that it has.
-pub fn only_for_writers(file: &File) -> io::Result<()> {
-    let mode = file.metadata()?.permissions().mode() & 0o777;
-    let writers = mode & 0o222;
-    let changed = writers | writers << 1;
-    if changed != mode {
-        let _ = file.set_permissions(Permissions::from_mode(changed));
+fn only_for_writers(file: &File) -> io::Result<()> {
+    if let Some(changed) = without_readers(&file.metadata()?) {
+        let _ = file.set_permissions(changed);
     }
     Ok(())
+}
+
+/// The same for a file that this process has locked, which it does not open: whoever closes a file
+/// gives up all locks of the kind of `fcntl` that its process has on it.
+///
+/// # Errors
+/// What the system says of the permissions that it has; [`io::ErrorKind::InvalidInput`] if it is no
+/// regular file.
+pub fn locked_only_for_writers(path: &Path) -> io::Result<()> {
+    let place =
+        rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let place = File::from(place);
+    let metadata = place.metadata()?;
+    if !metadata.is_file() {
+        return Err(irregular());
+    }
+    if let Some(changed) = without_readers(&metadata) {
+        let _ = fs::set_permissions(format!("/proc/self/fd/{}", place.as_raw_fd()), changed);
+    }
+    Ok(())
+}
+
+/// The permissions of a file without those to read it of whoever may not write it, if that makes a
+/// difference.
+fn without_readers(metadata: &Metadata) -> Option<Permissions> {
+    let mode = metadata.permissions().mode() & 0o777;
+    let writers = mode & 0o222;
+    let changed = writers | writers << 1;
+    (changed != mode).then(|| Permissions::from_mode(changed))
 }
 
 /// Makes a directory, and those that it is to lie in, if they are not there. What it makes outlasts

@@ -255,9 +255,7 @@ impl DataDirectory {
 
     /// Sees to it that the database's own lock, too, is only for those who may write it.
     pub fn keep_others_out(&self) {
-        if let Ok((lock, _)) = open::regular(&self.store().join(LOCK)) {
-            let _ = open::only_for_writers(&lock);
-        }
+        let _ = open::locked_only_for_writers(&self.store().join(LOCK));
     }
 
     /// Where a database that `trailtrap salvage` has completed is until it takes the place of the
@@ -291,7 +289,26 @@ pub fn store_in(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
+
+    /// The database has a lock of its own, where that of the directory does not reach.
+    #[test]
+    fn the_lock_of_the_database_outlasts_its_change_of_permissions() {
+        let data = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::take(data.path()).unwrap();
+        let _store = Store::open(&directory.store(), None, None).unwrap();
+        let lock = directory.store().join(LOCK);
+        fs::set_permissions(&lock, fs::Permissions::from_mode(0o644)).unwrap();
+        directory.keep_others_out();
+        let metadata = fs::metadata(&lock).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        let inode = format!(":{} ", metadata.ino());
+        let is_held = |line: &str| line.contains("POSIX") && line.contains(&inode);
+        assert!(locks.lines().any(is_held), "{locks}");
+    }
 
     /// A command that is recommended can be copied into a shell.
     #[test]

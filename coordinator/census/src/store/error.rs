@@ -9,7 +9,7 @@ use trailtrap_shared::{
     partition::{BlockError, BlockId},
     protocol::codec::CodecError,
 };
-use trailtrap_worker::supply::kept::Mark;
+use trailtrap_worker::{process::open, supply::kept::Mark};
 
 /// What helps when a database is damaged.
 pub(crate) const REMEDY: &str = "`trailtrap salvage` with the same --data keeps what is undamaged, and a \
@@ -321,9 +321,7 @@ impl StoreError {
             }
             StoreError::Io(error)
             | StoreError::Journal(error)
-            | StoreError::Depot { cause: error, .. } => {
-                matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-            }
+            | StoreError::Depot { cause: error, .. } => open::is_disk_full(error),
             _ => false,
         }
     }
