@@ -104,33 +104,62 @@ pub(super) fn told<'a>(file: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Bytes of memory that can be had without swapping: what the kernel calls available, or what is
-/// left under the limits of the cgroups that this process is in, or what Slurm has allotted, if
-/// that is less.
+/// left under the limits of the cgroups that this process is in, if files need not stay in memory, or
+/// what Slurm has allotted, if that is less.
 pub fn available_memory() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = told_bytes(&meminfo, "MemAvailable:").unwrap_or(4 << 30);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let left = memory_groups(&groups).into_iter().filter_map(|(directory, limit, used)| {
-        let number = |file: &str| -> Option<u64> {
-            fs::read_to_string(directory.join(file)).ok()?.trim().parse().ok()
-        };
-        Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
-    });
+    let left = memory_groups(&groups)
+        .into_iter()
+        .filter_map(|(directory, files)| left_in_group(&directory, files));
     let allotted = allotted_memory(|name| std::env::var(name).ok());
     left.chain(allotted).fold(available, u64::min)
 }
 
-/// The directories of the memory cgroups of a process, itself and all above, and the files with
-/// limit and usage, given `/proc/self/cgroup`.
-fn memory_groups(groups: &str) -> Vec<(PathBuf, &'static str, &'static str)> {
+/// How the files of a memory cgroup are called, which the two versions of cgroups do not agree on.
+#[derive(Clone, Copy)]
+struct GroupFiles {
+    limit: &'static str,
+    used: &'static str,
+    /// In `memory.stat`, what files take that are in memory, and go from it when it is needed.
+    cached: [&'static str; 2],
+}
+
+/// Of version 1, …
+const FIRST: GroupFiles = GroupFiles {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: ["total_active_file ", "total_inactive_file "],
+};
+/// … and of version 2.
+const SECOND: GroupFiles = GroupFiles {
+    limit: "memory.max",
+    used: "memory.current",
+    cached: ["active_file ", "inactive_file "],
+};
+
+/// What is left under the limit of a memory cgroup; `None` if it has none.
+fn left_in_group(directory: &Path, files: GroupFiles) -> Option<u64> {
+    let text = |file: &str| fs::read_to_string(directory.join(file)).ok();
+    let number = |file: &str| text(file)?.trim().parse::<u64>().ok();
+    let stat = text("memory.stat").unwrap_or_default();
+    let cached = files.cached.iter().filter_map(|name| told(&stat, name)?.parse::<u64>().ok());
+    let used = number(files.used).unwrap_or(0).saturating_sub(cached.sum());
+    Some(number(files.limit)?.saturating_sub(used))
+}
+
+/// The directories of the memory cgroups of a process, itself and all above, and how their files are
+/// called, given `/proc/self/cgroup`.
+fn memory_groups(groups: &str) -> Vec<(PathBuf, GroupFiles)> {
     let mut found = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let (root, limit, used) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        let (root, files) = match controllers {
+            "" => ("/sys/fs/cgroup", SECOND),
             _ if controllers.split(',').any(|name| name == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+                ("/sys/fs/cgroup/memory", FIRST)
             }
             _ => continue,
         };
@@ -138,7 +167,7 @@ fn memory_groups(groups: &str) -> Vec<(PathBuf, &'static str, &'static str)> {
         found.extend(
             Path::new(path.trim_start_matches('/'))
                 .ancestors()
-                .map(|at| (Path::new(root).join(at), limit, used)),
+                .map(|at| (Path::new(root).join(at), files)),
         );
     }
     found
@@ -282,6 +311,26 @@ mod tests {
         );
         assert_eq!(directories("nonsense\n"), [""; 0]);
         assert!(available_memory() > 0 && threads() > 0);
+    }
+
+    /// Whoever has read many files before has no less memory for that.
+    #[test]
+    fn files_in_memory_are_not_memory_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        let left = |files| left_in_group(directory.path(), files);
+        assert_eq!(left(SECOND), None);
+        write("memory.max", "max\n");
+        write("memory.current", "900\n");
+        assert_eq!(left(SECOND), None, "there is no limit");
+        write("memory.max", "1000\n");
+        assert_eq!(left(SECOND), Some(100));
+        write("memory.stat", "anon 200\nfile 650\ninactive_file 600\nactive_file 40\n");
+        assert_eq!((left(SECOND), left(FIRST)), (Some(740), None));
+        write("memory.limit_in_bytes", "1000\n");
+        write("memory.usage_in_bytes", "1000\n");
+        write("memory.stat", "inactive_file 1\ntotal_inactive_file 600\ntotal_active_file 900\n");
+        assert_eq!(left(FIRST), Some(1000));
     }
 
     #[test]
