@@ -4,6 +4,7 @@
 //! over a connection that is encrypted to the very certificate of the file.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -11,6 +12,7 @@ use std::{
 };
 
 use clap::Args;
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use tonic::{
     Request, Status,
@@ -278,13 +280,18 @@ impl Reach {
     }
 }
 
-/// Reads a file that others should not read; warns if they may.
+/// Of which files it was said that everybody may read them.
+static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Reads a file that others should not read; warns once if they may.
 ///
 /// # Errors
 /// If the file cannot be read.
 pub fn read_private(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
     let bytes = read_file(what, path)?;
-    if fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0) {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0)
+        && TOLD.lock().insert(path.to_owned())
+    {
         tracing::warn!(
             "everybody on this machine may read {what} {}: chmod 600 it",
             path.display()

@@ -148,6 +148,8 @@ impl<'a> ReadAhead<'a> {
         // Nobody is to wait for what will not come.
         let lost = || Err(SolveError::Source("a thread that reads has panicked".into()));
         let (read, panic) = read.map_or_else(|panic| (lost(), Some(panic)), |read| (read, None));
+        // What comes after it is not looked up in.
+        state.is_over |= read.is_err();
         state.read.insert(number, read);
         self.changed.notify_all();
         if let Some(panic) = panic {
@@ -301,6 +303,22 @@ mod tests {
             drop(state);
             assert!(ahead.take(0).is_err());
         });
+    }
+
+    /// Nobody waits for a coordinator that is away once more, for what is not looked up in.
+    #[test]
+    fn nothing_is_begun_after_an_error() {
+        let stop = AtomicBool::new(false);
+        let source = Counted { lost: Some(2), ..Counted::default() };
+        let ahead = ReadAhead::new(&source, &stop, buckets(), 8, 1000);
+        ahead.beside(1, || {
+            let mut state = ahead.state.lock();
+            while !state.read.contains_key(&2) {
+                ahead.changed.wait(&mut state);
+            }
+        });
+        let read = source.read.each_ref().map(|read| read.load(Ordering::Relaxed));
+        assert_eq!(read, [1, 1, 1, 0, 0, 0, 0, 0]);
     }
 
     /// An error comes in its turn, and whoever leaves is not waited for by those who read.

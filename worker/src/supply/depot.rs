@@ -106,7 +106,7 @@ const NOTE_TEXT: &str = "\
 impl Depot {
     /// The depot in a directory, or in `s3://BUCKET/PREFIX`, with credentials, region and endpoint
     /// from the environment (`AWS_ACCESS_KEY_ID` …). Leaves a note there, as far as that is
-    /// possible. When `stop` is cancelled, nothing waits for the depot any more.
+    /// possible and nothing has its name. When `stop` is cancelled, nothing waits for the depot any more.
     ///
     /// # Errors
     /// If the place is no depot, holds credentials, cannot be reached, or is an object store and the
@@ -117,9 +117,11 @@ impl Depot {
         stop: CancellationToken,
     ) -> Result<Self, DepotError> {
         let depot = Self::of(runtime, Objects::open(place)?, place, stop);
-        let note =
-            std::iter::once((NOTE_NAME.to_owned(), Arc::new(NOTE_TEXT.as_bytes().to_vec())));
-        depot.put_all(note, false, depot.patience);
+        // What has that name may be somebody else's.
+        if !depot.has(NOTE_NAME, NOTE_TEXT) {
+            let note = (NOTE_NAME.to_owned(), Arc::new(NOTE_TEXT.as_bytes().to_vec()));
+            depot.put_all(std::iter::once(note), false, depot.patience);
+        }
         Ok(depot)
     }
 
@@ -162,8 +164,12 @@ impl Depot {
 
     /// Whether it is the one in which the census with this mark keeps its blocks.
     pub fn has_mark(&self, mark: Mark) -> bool {
-        let name = mark.file_name();
-        let get = async { self.objects.get(&name, MARK_TEXT.len() as u64).await };
+        self.has(&mark.file_name(), MARK_TEXT)
+    }
+
+    /// Whether there is something with a name under which this program puts a text.
+    fn has(&self, name: &str, text: &str) -> bool {
+        let get = async { self.objects.get(name, text.len() as u64).await };
         let mut found = false;
         self.all(&self.reads, std::iter::once(get), self.patience, |got| {
             // Other versions may have something else in it.
@@ -434,6 +440,19 @@ mod tests {
             error.contains("s3://bucket/prefix") && error.contains("--features s3"),
             "{error}"
         );
+    }
+
+    /// A directory may have been somebody's before it became a depot.
+    #[test]
+    fn the_note_replaces_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let note = directory.path().join(NOTE_NAME);
+        fs::write(&note, "how to reproduce").unwrap();
+        open(directory.path().to_str().unwrap()).unwrap();
+        assert_eq!(fs::read_to_string(&note).unwrap(), "how to reproduce");
+        fs::remove_file(&note).unwrap();
+        open(directory.path().to_str().unwrap()).unwrap();
+        assert_eq!(fs::read_to_string(&note).unwrap(), NOTE_TEXT);
     }
 
     #[test]

@@ -125,11 +125,26 @@ impl DiskCache {
         if let Err(error) = kept
             && self.rest.begin()
         {
+            let is_full = open::is_disk_full(&error);
+            if is_full {
+                self.give_way();
+            }
+            let remedy = if is_full { "; a smaller --disk-budget leaves others room" } else { "" };
             tracing::warn!(
                 directory = %self.directory.display(),
                 %error,
-                "cannot keep blocks on disk for now"
+                "cannot keep blocks on disk for now{remedy}"
             );
+        }
+    }
+
+    /// The disk is full before the budget is: the oldest blocks make room for new ones, and for
+    /// whoever shares the disk.
+    fn give_way(&self) {
+        let mut ledger = self.ledger.lock();
+        let trimmed = self.trim(u64::MAX).and_then(|bytes| self.trim(bytes.saturating_sub(1)));
+        if let Ok(bytes) = trimmed {
+            *ledger = Ledger { bytes, since: 0 };
         }
     }
 
@@ -291,6 +306,24 @@ mod tests {
         let tiny = DiskCache::open(&directory.path().join("tiny"), length - 1).unwrap();
         tiny.put(&first);
         assert!(tiny.get(TrailTrap::LAYOUT, &first.name()).is_none());
+    }
+
+    /// A budget that the disk does not have room for keeps no old blocks for ever.
+    #[test]
+    fn on_a_full_disk_the_oldest_make_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let blocks: Vec<Block> = (0..16).map(block).collect();
+        for (block, age) in blocks.iter().zip((0..16).rev()) {
+            cache.put(block);
+            let file = File::options().write(true).open(cache.path(&block.name().checksum));
+            file.unwrap().set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        }
+        cache.give_way();
+        let is_there = |block: &Block| cache.path(&block.name().checksum).exists();
+        let there: Vec<bool> = blocks.iter().map(is_there).collect();
+        assert_eq!(there, [&[false; 3][..], &[true; 13]].concat());
+        assert_eq!(cache.ledger.lock().bytes, bytes(directory.path()));
     }
 
     #[test]

@@ -37,7 +37,7 @@ use trailtrap_shared::{
 
 use crate::{
     kernel::SourceError,
-    process::limits::Size,
+    process::limits::{Size, parse_size_from},
     supply::{
         backoff::Rest,
         depot::{Depot, DepotError},
@@ -55,7 +55,8 @@ pub struct SupplyOptions {
     #[arg(long, value_name = "DIR", env = "TRAILTRAP_DISK_CACHE")]
     pub disk_cache: Option<PathBuf>,
     /// Bytes that the directory may hold; each process that shares it may go over by a sixteenth
-    #[arg(long, value_name = "SIZE", env = "TRAILTRAP_DISK_BUDGET", default_value = "20GiB")]
+    #[arg(long, value_name = "SIZE", env = "TRAILTRAP_DISK_BUDGET", default_value = "20GiB",
+          value_parser = parse_size_from::<{ 1 << 20 }>)]
     pub disk_budget: Size,
     /// Share blocks with all workers that name the same depot: a directory on a file system that
     /// all see, or, if the program was built with the feature s3, s3://BUCKET/PREFIX with
@@ -465,10 +466,23 @@ impl Supply {
             }
             let taken = others.take_all(layout, &elsewhere);
             self.keep(&taken);
+            self.mend_shelf(&taken, &elsewhere.into_iter().collect());
             blocks.extend(taken);
         }
         count(&self.traffic.shelves, &blocks);
         blocks
+    }
+
+    /// Puts blocks on the shelf of this process, as far as that is possible, that should lie there
+    /// and had to be taken elsewhere.
+    fn mend_shelf(&self, taken: &[Block], shelves: &HashMap<BlockName, Shelves>) {
+        let Some(shelf) = self.shelf() else { return };
+        let is_own = |shelves: &Shelves| shelves.contains(shelf.number());
+        for block in taken.iter().filter(|block| shelves.get(&block.name()).is_some_and(is_own)) {
+            if shelf.put(block).is_err() {
+                return;
+            }
+        }
     }
 
     /// A block that lies for good where the census keeps its blocks, on these shelves if on any, if
@@ -823,16 +837,38 @@ mod tests {
         }
     }
 
+    /// What should lie on the own shelf, and was taken from another, is put there again.
+    #[test]
+    fn what_the_own_shelf_has_lost_is_put_there_again() {
+        let place = Place::new();
+        let options = SupplyOptions {
+            disk_cache: None,
+            disk_budget: Size(1 << 20),
+            depot: None,
+            shelf: Some(place.directory.path().join("shelf")),
+            shelf_listen: None,
+        };
+        let runtime = place.runtime.handle().clone();
+        let supply = Supply::open(&options, runtime, CancellationToken::new()).unwrap();
+        supply.use_shelves(Some(Mark(7))).unwrap();
+        let shelf = supply.shelf().unwrap();
+        let other: ShelfNumber = !shelf.number();
+        let taken = blocks(0, 1000);
+        let on = [[shelf.number(), other], [other, other]].map(Shelves::from_iter);
+        supply.mend_shelf(&taken, &taken.iter().map(Block::name).zip(on).collect());
+        let is_there = |block: &Block| shelf.read(&block.name()).unwrap().is_some();
+        assert_eq!(taken.iter().map(is_there).collect::<Vec<_>>(), [true, false]);
+    }
+
     #[test]
     fn a_depot_that_cannot_be_written_is_read() {
         let coordinator = Coordinator::new();
         let place = Place::new();
         place.supply(false, true).offer(coordinator.buckets[1].iter());
-        // Even root cannot write a note, or a block, where a directory is, or make a directory
-        // where a file is.
-        let note = place.directory.path().join("depot/README.txt");
-        fs::remove_file(&note).unwrap();
-        fs::create_dir(&note).unwrap();
+        // Even root cannot make a directory where a file is.
+        for block in &coordinator.buckets[2] {
+            fs::write(place.file("depot", block).parent().unwrap(), "in the way").unwrap();
+        }
         let supply = place.supply(false, true);
         supply.offer(coordinator.buckets[2].iter());
         assert_eq!(

@@ -20,6 +20,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use trailtrap_shared::{
     game::Layout,
     partition::{Block, BlockName, Checksum},
@@ -116,8 +117,7 @@ pub struct Listed {
 impl ShelfError {
     /// Whether the disk is full.
     pub fn is_disk_full(&self) -> bool {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        matches!(self, ShelfError::Unusable { cause, .. } if full.contains(&cause.kind()))
+        matches!(self, ShelfError::Unusable { cause, .. } if open::is_disk_full(cause))
     }
 }
 
@@ -266,7 +266,8 @@ impl Shelf {
     ///
     /// What the system says.
     pub fn read(&self, name: &BlockName) -> io::Result<Option<Vec<u8>>> {
-        let bytes = self.depot()?.read(name)?;
+        let depot = self.depot()?;
+        let bytes = unless_lost(&depot, depot.read(name))?;
         Ok(bytes.filter(|bytes| bytes.len() as u64 == name.length))
     }
 
@@ -285,7 +286,8 @@ impl Shelf {
     /// What the system says.
     pub fn block(&self, layout: Layout, checksum: Checksum) -> io::Result<Option<Block>> {
         let listed = self.lying.lock().get(&checksum).copied();
-        let bytes = self.depot()?.read_any(&checksum, LARGEST_BLOCK)?;
+        let depot = self.depot()?;
+        let bytes = unless_lost(&depot, depot.read_any(&checksum, LARGEST_BLOCK))?;
         let block = bytes.and_then(|bytes| Block::parse(layout, bytes).ok());
         let block = block.filter(|block| block.name().checksum == checksum);
         if block.is_none() {
@@ -324,6 +326,19 @@ impl Shelf {
                 }
             }
         }
+    }
+}
+
+/// What was read of a file, which is lost if the disk cannot read it and the directory is here.
+fn unless_lost(
+    depot: &KeptDirectory,
+    read: io::Result<Option<Vec<u8>>>,
+) -> io::Result<Option<Vec<u8>>> {
+    match read {
+        Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+            depot.check().map(|()| None)
+        }
+        read => read,
     }
 }
 
@@ -391,6 +406,25 @@ mod tests {
             fs::write(path.join(NUMBER_FILE), wrong).unwrap();
             assert!(matches!(Shelf::new(&path), Err(ShelfError::Number(_))), "{wrong}");
         }
+    }
+
+    /// A file that the disk cannot read is a block that does not lie here any more, and can be put here
+    /// again.
+    #[test]
+    fn what_the_disk_cannot_read_is_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let unreadable = || Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error()));
+        let depot = KeptDirectory::begin(directory.path(), Mark(7)).unwrap();
+        assert!(matches!(unless_lost(&depot, unreadable()), Ok(None)));
+        let refused = io::ErrorKind::PermissionDenied;
+        assert_eq!(unless_lost(&depot, Err(refused.into())).unwrap_err().kind(), refused);
+        depot.end().unwrap();
+        let away = unless_lost(&depot, unreadable()).unwrap_err();
+        assert_eq!(
+            away.kind(),
+            io::ErrorKind::NotFound,
+            "it may be back, and all that lies there"
+        );
     }
 
     /// What lies there is shown to no other census, also by a process that was at work on the first.
