@@ -436,7 +436,10 @@ impl CensusService for GrpcService {
         let worker = self
             .census
             .register(&request.name, threads, &request.kernel, memory)
-            .map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
+            .map_err(|refusal| match refusal {
+                Refusal::Distrusted(_) => Status::failed_precondition(DISTRUSTED),
+                refusal => Status::failed_precondition(refusal.to_string()),
+            })?;
         let mut shelves = self.census.shelves();
         let place = request.shelf.and_then(messages::shelf_place).zip(from);
         if let Some((all, (place, from))) = shelves.zip(place) {

@@ -286,8 +286,9 @@ impl Core {
             self.expire_long(worker);
             self.find_work(worker, room)
         });
+        // Also while there is something to solve: what is wrong is not to be built upon for long.
+        self.compare_unaided();
         let Some((plan, purpose, units)) = found else {
-            self.compare_unaided();
             self.end_if_stuck(embedded);
             return Assignment::Wait;
         };

@@ -31,12 +31,15 @@ pub(super) enum Task {
     Commit(CommitEntry),
     /// Takes these units back.
     BeginEdition(Vec<Unit>),
+    /// Opens this order, which waited for a worker, in this edition.
+    OpenOrder(usize, u32),
 }
 
 /// What it does as one.
 enum Group {
     Commit(Vec<CommitEntry>),
     BeginEdition(Vec<Unit>),
+    OpenOrder(usize, u32),
 }
 
 /// The committer gathers deliveries that nobody waits for for one part in so many of the time that a
@@ -67,6 +70,7 @@ pub(super) fn spawn(census: &Arc<Census>, queue: Receiver<Task>) -> JoinHandle<(
             let done = match group {
                 Group::Commit(entries) => census.commit(entries),
                 Group::BeginEdition(units) => census.begin_edition(units),
+                Group::OpenOrder(order, edition) => census.open_order(order, edition),
             };
             if let Err(error) = done {
                 census.fail(error);
@@ -107,6 +111,7 @@ impl Gatherer {
         };
         let mut entries = match first {
             Task::BeginEdition(units) => return Some(Group::BeginEdition(units)),
+            Task::OpenOrder(order, edition) => return Some(Group::OpenOrder(order, edition)),
             Task::Commit(entry) => vec![entry],
         };
         let start = Instant::now();
@@ -118,12 +123,12 @@ impl Gatherer {
             if bytes > self.most_bytes || is_stale {
                 return Some(Group::Commit(entries));
             }
-            let patience = match () {
-                () if entries.iter().any(|entry| entry.urgent) => Duration::ZERO,
-                () if entries.iter().any(|entry| entry.arrival.is_some()) => {
-                    patience.min(GATHER_AWAITED)
-                }
-                () => patience,
+            let patience = if entries.iter().any(|entry| entry.urgent) {
+                Duration::ZERO
+            } else if entries.iter().any(|entry| entry.arrival.is_some()) {
+                patience.min(GATHER_AWAITED)
+            } else {
+                patience
             };
             match self.queue.recv_timeout(patience.saturating_sub(start.elapsed())) {
                 Ok(Task::Commit(entry)) => entries.push(entry),
@@ -195,11 +200,14 @@ impl Census {
         let (mut units, mut withdrawn, mut had_results) = (Vec::new(), Vec::new(), Vec::new());
         for (order, is_whole) in orders.into_iter().zip(whole) {
             let n = order.order;
-            units.extend(order.doubted);
-            if is_whole {
-                for item in self.store.each_unit(n) {
-                    units.push(item?.0);
+            match is_whole {
+                // Those that are doubted are among them.
+                true => {
+                    for item in self.store.each_unit(n) {
+                        units.push(item?.0);
+                    }
                 }
+                false => units.extend(order.doubted),
             }
             if let Some(record) = order.record.filter(|_| !units.is_empty()) {
                 had_results.extend(record.result.as_ref().map(|_| order_name(n, record.max_size)));

@@ -192,6 +192,8 @@ struct CensusState {
     core: Core,
     /// What the driver could not do.
     error: Option<CensusError>,
+    /// The order that is opened when the first worker is there, and in which edition.
+    unopened: Option<(usize, u32)>,
     /// Those who have delivered and wait for an answer.
     waiting: HashMap<ArrivalId, SyncSender<Result<Accepted, Refusal>>>,
 }
@@ -343,7 +345,12 @@ impl Census {
             part_ranges: Mutex::default(),
             started: clock(),
             clock,
-            state: Mutex::new(CensusState { core, error: None, waiting: HashMap::new() }),
+            state: Mutex::new(CensusState {
+                core,
+                error: None,
+                unopened: None,
+                waiting: HashMap::new(),
+            }),
             changed: Condvar::new(),
             wakeup: tokio::sync::Notify::new(),
             queue: Mutex::new(Some(sender)),
@@ -441,7 +448,13 @@ impl Census {
             tracing::error!(%error, "no worker can be registered");
             Refusal::Ended
         })?;
-        let worker = self.event(|core| core.register(author, threads, memory, number))?;
+        let worker = self.event_with_waiter(|state| {
+            let worker = state.core.register(author, threads, memory, number)?;
+            if let Some((order, edition)) = state.unopened.take() {
+                self.enqueue(Task::OpenOrder(order, edition));
+            }
+            Ok(worker)
+        })?;
         let author = self.author(worker);
         let (name, kernel) = (author.name(), author.kernel());
         tracing::info!(name, threads, kernel, "worker registered");
@@ -607,10 +620,13 @@ impl Census {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use trailtrap_shared::plan::{Goal, PlanOptions};
     use trailtrap_worker::memory;
 
     use super::{Census, CensusOptions, pending_bytes};
+    use crate::core::Assignment;
 
     /// Orders are split for the worker that has least, unless somebody has said how; who has ample
     /// memory, or does not say, changes nothing.
@@ -631,9 +647,29 @@ mod tests {
         let split = census.splitting();
         assert_eq!(split, memory::splitting_for_workers(256 << 20));
         assert!(split.part_graphs * memory::GRAPH_BYTES <= 128 << 20);
+        drop(census);
         let (_other, census) = opened(false);
         census.register("Bea", 1, "kernel", Some(256 << 20)).unwrap();
         assert_eq!(census.splitting(), PlanOptions::default());
+    }
+
+    /// Who goes on with the next order has no worker yet when it begins.
+    #[test]
+    fn an_order_is_not_begun_before_there_is_a_worker() {
+        let directory = tempfile::tempdir().unwrap();
+        let options =
+            CensusOptions { fits_workers: true, ..CensusOptions::new(Goal::new(2, None)) };
+        let census = Census::open(&directory.path().join("store"), options).unwrap();
+        assert!(census.leased_plan().is_none());
+        let worker = census.register("Bea", 1, "kernel", Some(256 << 20)).unwrap();
+        let plan = loop {
+            match census.assign_blocking(worker, 1, Duration::from_secs(1)) {
+                Assignment::Work(work) => break work.plan,
+                Assignment::Wait => {}
+                _ => panic!("there is work"),
+            }
+        };
+        assert_eq!(plan.options, memory::splitting_for_workers(256 << 20));
     }
 
     /// A census with little memory does not keep much of it for what waits; one without a solver

@@ -52,7 +52,16 @@ impl Census {
         least.map_or(self.options.plan, memory::splitting_for_workers)
     }
 
-    /// Reads what the store knows of an order, and has the core go on with it.
+    /// Whether an order is opened when the first worker is there, so that it is split for it.
+    fn waits_for_workers(&self, order: usize, edition: u32) -> bool {
+        let mut state = self.state();
+        let waits = self.options.fits_workers && state.core.workers().next().is_none();
+        state.unopened = waits.then_some((order, edition));
+        waits
+    }
+
+    /// Reads what the store knows of an order, and has the core go on with it, unless it is to be
+    /// begun and waits for a worker.
     pub(super) fn open_order(&self, n: usize, edition: u32) -> Result<(), CensusError> {
         let goal = self.options.goal;
         let begun = self.store.order(n)?;
@@ -76,6 +85,9 @@ impl Census {
         }
         if n < goal.order && self.lacks_end(n)? {
             return self.solve_again(n + 1, n, edition);
+        }
+        if begun.is_none() && self.waits_for_workers(n, edition) {
+            return Ok(());
         }
         let plan = Arc::new(match &begun {
             Some(record) => store::plan_up_to(self.store.layout(), n, record, needed)?,

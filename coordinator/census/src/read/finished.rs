@@ -136,15 +136,22 @@ pub fn told_of_withdrawn(store: &Store) -> Result<Option<String>, StoreError> {
     )))
 }
 
-/// The command that does an order, up to so many edges if not all of it.
+/// The command that does an order, up to so many edges if not all of it, and keeps of it what was
+/// kept.
 pub(super) fn command(store: &Store, order: usize, max_size: Option<usize>) -> String {
     let (limit, data) = (limit_flag(max_size), DataFlag::of(store));
+    let record = store.order(order).ok().flatten();
+    let keep = match record.filter(|record| !record.outcomes_kept) {
+        Some(record) if record.graphs_dropped => " --keep minimal",
+        Some(_) => " --keep graphs",
+        None => "",
+    };
     match store.is_on_shelves() {
         true => format!(
             "trailtrap coordinator --order {order}{limit}{data} --listen ADDRESS:PORT --shelves \
              --keep minimal"
         ),
-        false => format!("trailtrap census {order}{limit}{data}"),
+        false => format!("trailtrap census {order}{limit}{data}{keep}"),
     }
 }
 
