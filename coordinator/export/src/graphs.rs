@@ -311,7 +311,9 @@ pub fn says_other_format(path: &Path) -> bool {
     let name = if is_gzip(path) { path.with_extension("") } else { path.to_owned() };
     let is = |end: &str| name.extension().is_some_and(|own| own.eq_ignore_ascii_case(end));
     let is_table = TableFormat::of(&name).is_some() && !is("txt");
-    is_table || ["s6", "sparse6", "d6", "dot"].into_iter().any(is)
+    // Other ways to compress than by gzip are none that this program knows.
+    let others = ["s6", "sparse6", "d6", "dot", "bz2", "xz", "zst", "zip"];
+    is_table || others.into_iter().any(is)
 }
 
 /// Whether a name is one of what is compressed.

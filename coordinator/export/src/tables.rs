@@ -78,8 +78,8 @@ pub fn build(
         }
         _ => {
             let rows = results.iter().flat_map(|result| {
-                let structure = result.total().statistics.structure;
-                by_structure(kind, result.order, cells(kind, &structure))
+                let mut structure = result.total().statistics.structure;
+                by_structure(kind, result.order, cells(kind, &mut structure))
             });
             breakdown(about, class, kind, order, rows.collect())
         }
@@ -512,12 +512,13 @@ pub fn degrees_text(sequence: &DegreeSequence) -> String {
 }
 
 /// What a table by something else than degrees is made of.
-fn cells(kind: TableKind, structure: &Structure) -> &Breakdown {
+/// The counts that such a table shows.
+pub fn cells(kind: TableKind, structure: &mut Structure) -> &mut Breakdown {
     match kind {
-        TableKind::Girth => &structure.girth,
-        TableKind::Bipartite => &structure.bipartite,
-        TableKind::Connectivity => &structure.connectivity,
-        _ => &structure.automorphisms,
+        TableKind::Girth => &mut structure.girth,
+        TableKind::Bipartite => &mut structure.bipartite,
+        TableKind::Connectivity => &mut structure.connectivity,
+        _ => &mut structure.automorphisms,
     }
 }
 

@@ -248,7 +248,7 @@ struct BfileCommand {
 /// The graphs of an order that the first player wins, or some of them, in graph6.
 ///
 /// One a line, in the canonical labels of nauty (those of `nauty-labelg`), sorted by bytes. A file
-/// whose name ends in .gz is compressed, reproducibly. Takes about twenty bytes of memory for each
+/// whose name ends in .gz is compressed, reproducibly. Takes thirty to fifty bytes of memory for each
 /// graph of the list.
 #[derive(Args)]
 struct GraphsCommand {

@@ -19,9 +19,10 @@ use serde::Serialize;
 use trailtrap_census::{
     read::{
         archive::{Archive, ArchiveError},
-        finished::{self, FinishedError, FinishedOrder, open_store},
+        finished::{self, FinishedError, FinishedOrder, open_store, told_of_withdrawn},
         status::duration,
     },
+    records::alarm::Alarm,
     store::{
         Store, StoreError,
         directory::{DataFlag, USUAL_DATA},
@@ -32,7 +33,7 @@ use trailtrap_export::{
     graphs::{self, Filter, says_other_format},
 };
 
-use trailtrap_shared::{class::Class, game::GameName, play};
+use trailtrap_shared::{class::Class, game::GameName, graph::MAX_ORDER, play};
 use trailtrap_worker::process::{log, open};
 
 pub use self::list::text_of;
@@ -204,6 +205,19 @@ impl Findings {
     }
 }
 
+/// No result is withdrawn, and nothing was found wrong beyond the last finished order that nobody has
+/// looked into.
+fn beyond(store: &Store, last: usize) -> anyhow::Result<String> {
+    if let Some(told) = told_of_withdrawn(store)? {
+        bail!("{told}");
+    }
+    let is_open = |alarm: &Alarm| alarm.is_open_about(MAX_ORDER) && !alarm.is_open_about(last);
+    match store.alarms()?.iter().find(|(_, alarm)| is_open(alarm)) {
+        Some((number, alarm)) => bail!("{}", alarm.line(*number)),
+        None => Ok(format!("all that is after order {last}")),
+    }
+}
+
 impl Verification {
     /// Checks it, and says what is wrong.
     ///
@@ -288,13 +302,20 @@ impl Verification {
                 DataFlag::of(&store)
             );
         }
+        let last = orders.iter().max().copied().unwrap_or(0);
         for order in orders {
             let finished = FinishedOrder::open(&store, order).with_context(directory)?;
             play!(store.game(), order, G => {
                 Verifier::<G>::new(finished, self.drawing).run(findings)?;
             });
         }
-        Ok(())
+        match order {
+            Some(_) => Ok(()),
+            None => findings.run(
+                "what is not finished",
+                &[(1, "nothing withdrawn, no alarms", &|| beyond(&store, last))],
+            ),
+        }
     }
 
     fn check_bundle(

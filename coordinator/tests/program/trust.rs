@@ -531,6 +531,8 @@ fn results_that_are_withdrawn_are_told_of() {
     let smaller = trailtrap(&["census", "5"]);
     assert!(smaller.status.success() && stderr(&smaller).contains(&told), "{}", stderr(&smaller));
     assert!(stdout(&trailtrap(&["status"])).contains(&told));
+    let checked = trailtrap(&["verify", "--level", "1"]);
+    assert!(!checked.status.success() && stdout(&checked).contains(&told), "{checked:?}");
     let withdrawn = state();
     assert_eq!(withdrawn["orders_disputed"], json!(null), "{withdrawn}");
     assert_eq!(withdrawn["order"]["order"], 6, "the first of them is done next: {withdrawn}");
