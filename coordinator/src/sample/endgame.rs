@@ -66,6 +66,33 @@ pub enum LoadError {
         /// The data directory.
         data: PathBuf,
     },
+    /// So many graphs make no endgame.
+    #[error(
+        "order {order} has {graphs} graphs with {size} edges, and an endgame has room for {}: \
+         without --endgame-size the largest is taken that can be",
+        u32::MAX
+    )]
+    Large {
+        /// The order.
+        order: usize,
+        /// The number of edges.
+        size: usize,
+        /// Graphs with so many.
+        graphs: u64,
+    },
+    /// The outcomes of this endgame are gone, and those of another one are there.
+    #[error(
+        "of order {order} the outcomes of graphs with {size} edges were not kept, but with {kept} \
+         (`--endgame-size {kept}`); with `--keep all`, in another directory, all are"
+    )]
+    Outcomes {
+        /// The order.
+        order: usize,
+        /// The number of edges that was asked for.
+        size: usize,
+        /// The largest number of edges of which there are outcomes.
+        kept: usize,
+    },
     /// The store cannot be read, or is damaged.
     #[error(transparent)]
     Read(#[from] FinishedError),
@@ -138,13 +165,20 @@ impl Known {
         self.order.plan.order
     }
 
-    /// The number of edges that was asked for, or as many as there are.
+    /// The number of edges that was asked for, or as many as there are, and can be in an endgame.
     ///
     /// # Errors
-    /// There are not so many.
+    /// There are not so many, or too many graphs with them.
     pub fn endgame_size(&self, asked: Option<usize>) -> Result<usize, LoadError> {
-        let size = asked.unwrap_or_else(|| self.max_size());
+        let fits = |&size: &usize| self.graphs(size) <= u32::MAX.into();
+        let most = || (0..=self.max_size()).rev().find(fits).unwrap_or(0);
+        let size = asked.unwrap_or_else(most);
         self.check(size).map(|()| size)
+    }
+
+    /// How many there are with so many edges.
+    fn graphs(&self, size: usize) -> u64 {
+        graphs_by_size(self.order()).get(size).copied().unwrap_or(0)
     }
 
     /// The most edges up to which all is known.
@@ -152,15 +186,21 @@ impl Known {
         self.order.plan.max_size
     }
 
-    /// That all is known up to so many edges.
+    /// That all is known up to so many edges, and that an endgame of this size has room for all
+    /// graphs.
     ///
     /// # Errors
-    /// It is not.
+    /// It is not, or has not.
     pub fn check(&self, size: usize) -> Result<(), LoadError> {
-        let (order, max_size) = (self.order.plan.order, self.max_size());
-        let data = || self.data.clone();
-        let error = || LoadError::Size { order, max_size, size, data: data() };
-        (size <= max_size).then_some(()).ok_or_else(error)
+        let (order, max_size, graphs) = (self.order(), self.max_size(), self.graphs(size));
+        if size > max_size {
+            let data = self.data.clone();
+            return Err(LoadError::Size { order, max_size, size, data });
+        }
+        match graphs <= u32::MAX.into() {
+            true => Ok(()),
+            false => Err(LoadError::Large { order, size, graphs }),
+        }
     }
 
     /// That there is an endgame of this size to load, and not only counts.
@@ -168,8 +208,16 @@ impl Known {
     /// # Errors
     /// The outcomes were not kept.
     pub fn check_outcomes(&self, size: usize) -> Result<(), LoadError> {
-        let finished = |cause| needs(self.order.plan.order, &self.data, cause);
-        self.order.outcomes_of(size).map_err(finished)
+        let is_kept = |size: &usize| self.order.outcomes_of(*size).is_ok();
+        self.order.outcomes_of(size).map_err(|cause| {
+            let kept = (0..=self.max_size()).rev().find(is_kept);
+            match (cause, kept) {
+                (FinishedError::NotKept(order), Some(kept)) => {
+                    LoadError::Outcomes { order, size, kept }
+                }
+                (cause, _) => needs(self.order(), &self.data, cause),
+            }
+        })
     }
 
     /// Up to how many edges a second search of graphs takes its outcomes from a census, of which the
@@ -193,14 +241,12 @@ impl Known {
 
     /// Bytes that the endgame of this size takes in memory.
     pub fn bytes(&self, size: usize) -> u64 {
-        let order = self.order.plan.order;
-        let graphs = graphs_by_size(order).get(size).copied().unwrap_or(0);
-        Endgame::bytes(order, graphs as usize) as u64
+        Endgame::bytes(self.order(), self.graphs(size) as usize) as u64
     }
 
     /// Graphs that loading counts twice: what [`Known::load`] counts up to.
     pub fn work(&self, size: usize) -> u64 {
-        2 * graphs_by_size(self.order.plan.order).get(size).copied().unwrap_or(0)
+        2 * self.graphs(size)
     }
 
     /// Loads the endgame of this size, on all threads of the pool that it is called in.
@@ -209,9 +255,9 @@ impl Known {
     /// The store cannot be read, or lacks something.
     pub fn load(&self, size: usize, done: &AtomicU64) -> Result<Endgame, LoadError> {
         self.check(size)?;
-        let n = self.order.plan.order;
+        let n = self.order();
         let wrong = |cause| LoadError::Endgame { order: n, size, cause };
-        let graphs = graphs_by_size(n)[size] as usize;
+        let graphs = self.graphs(size) as usize;
         let mut builder = EndgameBuilder::new(n, size, graphs).map_err(wrong)?;
         let buckets: Vec<(&Shard, u32)> = self
             .order

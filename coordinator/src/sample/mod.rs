@@ -114,12 +114,14 @@ pub enum SampleError {
     Load(#[from] LoadError),
     /// The endgame does not fit.
     #[error(
-        "the endgame of {size} edges takes {needed}, and {available} are available; \
-         `--endgame-size {}` takes less memory and more time", .size.saturating_sub(1)
+        "the endgame of {size} edges takes {needed}, and {available} are available; {}",
+        smaller_endgame(*.smaller)
     )]
     Memory {
         /// Edges of its graphs.
         size: usize,
+        /// Of those of the largest endgame that fits, if the census has one.
+        smaller: Option<usize>,
         /// Bytes that it takes.
         needed: Size,
         /// Bytes that there are.
@@ -358,6 +360,16 @@ pub fn check_patience(
     })
 }
 
+/// What to do where an endgame does not fit.
+fn smaller_endgame(smaller: Option<usize>) -> String {
+    match smaller {
+        Some(size) => format!("`--endgame-size {size}` takes less memory and more time"),
+        None => "this census keeps no smaller one: give it more, or take one that was done with \
+                 `--keep all`"
+            .to_owned(),
+    }
+}
+
 /// A time that is no more than estimated.
 fn time(seconds: f64) -> String {
     match seconds / 3600.0 {
@@ -395,14 +407,14 @@ impl<'a> Run<'a> {
         if samples < sampled.len() as u64 {
             return Err(SampleError::TooFew { samples, strata: sampled.len() });
         }
-        if let (false, Some(known), Some(size)) =
-            (sampled.is_empty(), known, parameters.endgame_size)
-        {
-            known.check_outcomes(size)?;
-        }
-        at(directory, open::make_directory(directory))?;
         let path = directory.join(PARAMETERS);
         if !path.exists() {
+            if let (false, Some(known), Some(size)) =
+                (sampled.is_empty(), known, parameters.endgame_size)
+            {
+                known.check_outcomes(size)?;
+            }
+            at(directory, open::make_directory(directory))?;
             begin(directory, &parameters)?;
         }
         // Of several that begin at once one has written them.
@@ -646,11 +658,15 @@ fn units(stratum: Stratum, from: u64, to: u64) -> impl Iterator<Item = Unit> {
 
 /// Loads an endgame on all threads, if it fits into the memory that is available.
 fn load(known: &Known, size: usize, pool: &ThreadPool) -> Result<Endgame, SampleError> {
+    known.check_outcomes(size)?;
     let needed = known.bytes(size);
     let available = limits::available_memory();
     if needed > available {
+        let fits = |&size: &usize| known.bytes(size) <= available;
+        let is_kept = |size: &usize| known.check_outcomes(*size).is_ok();
+        let smaller = (0..size).rev().filter(fits).find(is_kept);
         let (needed, available) = (Size(needed), Size(available));
-        return Err(SampleError::Memory { size, needed, available });
+        return Err(SampleError::Memory { size, smaller, needed, available });
     }
     log::say(&format!(
         "trailtrap: loading the graphs of order {} with {size} edges: {}",

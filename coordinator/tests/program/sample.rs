@@ -331,6 +331,21 @@ fn outcomes_are_needed_only_to_draw() {
     assert!(stderr(&drawn).contains("outcomes of order 7 were not kept"), "{}", stderr(&drawn));
 }
 
+/// What was drawn is told when the outcomes that it took are gone, and what others there are where
+/// something new is drawn.
+#[test]
+fn a_run_that_is_done_outlasts_its_endgame() {
+    let (endgame, output) = (Data::new(), Data::new());
+    census_json(7, &endgame, &["--max-size", "7", "--keep", "graphs"]);
+    let asked = ["--model", "gnm:12", "--samples", "20", "--seed", "1", "--endgame-size", "7"];
+    let asked = [&asked[..], &["--json"]].concat();
+    let before = report(&sample(&endgame, &output, &asked));
+    census_json(7, &endgame, &["--max-size", "12", "--keep", "graphs"]);
+    assert_eq!(report(&sample(&endgame, &output, &asked)), before);
+    let new = sample(&endgame, &Data::new(), &asked);
+    assert!(stderr(&new).contains("(`--endgame-size 12`)"), "{}", stderr(&new));
+}
+
 /// Of an order up to a number of edges that can be carried further the last outcomes stay: they
 /// will do.
 #[test]
