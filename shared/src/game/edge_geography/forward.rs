@@ -10,8 +10,9 @@ use crate::{
 /// A search with its table of positions.
 pub struct RootedSearch {
     limit: usize,
-    /// Whether the player to move wins. There is one token.
-    known: PositionTable<bool>,
+    /// Where the token is, and in the place of a second one whether the player to move wins: a value
+    /// beside each position would take as much memory again.
+    known: PositionTable<()>,
 }
 
 impl Search for RootedSearch {
@@ -70,14 +71,16 @@ impl RootedSearch {
             return Ok(false);
         }
         let code = unused.code();
-        if let Some(wins) = self.known.get(code, [v; 2]) {
-            return Ok(wins);
+        for wins in [false, true] {
+            if self.known.get(code, [v, usize::from(wins)]).is_some() {
+                return Ok(wins);
+            }
         }
         let wins = self.winning_move(unused, v)?.is_some();
         if self.known.len() >= self.limit {
             return Err(TooManyPositions(self.limit));
         }
-        self.known.insert(code, [v; 2], wins);
+        self.known.insert(code, [v, usize::from(wins)], ());
         Ok(wins)
     }
 }
