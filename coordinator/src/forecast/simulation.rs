@@ -284,7 +284,10 @@ impl Census {
                     store.retire(shard, self.machines.graphs(shard));
                 }
                 store.drop_kept(schedule.first_unfinished_size());
-                self.machines.retire(lease.worker, &retired);
+                // Workers elsewhere are not told.
+                if self.cluster.nodes.is_none() {
+                    self.machines.retire(lease.worker, &retired);
+                }
             }
             self.note_store(&store);
             idle.push_back(slot);
