@@ -233,15 +233,19 @@ def main():
     try:
         with open(sys.argv[1], encoding="ascii") as file:
             report = json.load(file)
-        orders = report["orders"]
+        orders = list(report["orders"])
+        for of_order in orders:
+            list(of_order["by_size"])
+        game = GAMES[report.get("game", "trail-trap")]
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.exit(f"{sys.argv[1]} is not what `trailtrap census N --json` prints: {error!r}")
     if "class" in report:
         sys.exit(f"only censuses of all graphs are checked here, not of {report['class']}")
-    last = min(int(sys.argv[2]) if len(sys.argv) == 3 else 6, len(orders))
+    asked = sys.argv[2] if len(sys.argv) == 3 else "6"
+    last = min(int(asked), len(orders)) if asked.isdecimal() else 0
     if last < 1:
-        sys.exit("there is no order to check")
-    tag, record_of, names = GAMES[report.get("game", "trail-trap")]
+        sys.exit(f"there is no order to check up to {asked}")
+    tag, record_of, names = game
     graphs = [(0,)]
     for order in range(1, last + 1):
         if order > 1:
