@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::{Args, builder::NonEmptyStringValueParser};
+use serde::Serialize;
 use trailtrap_census::{
     read::{finished::open_store, status},
     records::alarm::{Alarm, AlarmKind},
@@ -21,7 +22,7 @@ use trailtrap_census::{
 use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 use trailtrap_worker::process::log;
 
-use crate::terminal;
+use crate::{cli::run::full_or, terminal};
 
 /// Shows what was found wrong in a census, settles it, or adds to it.
 ///
@@ -62,6 +63,48 @@ pub struct AlarmsCommand {
     json: bool,
 }
 
+/// All alarms of a census.
+#[derive(Serialize)]
+struct AllAlarms {
+    alarms: Vec<ToldAlarm>,
+}
+
+/// What is told of an alarm.
+#[derive(Serialize)]
+struct ToldAlarm {
+    number: u32,
+    alarm: Arc<Alarm>,
+    /// How many of the doubted units are not solved again yet.
+    unsolved: usize,
+}
+
+impl AllAlarms {
+    fn text(&self) -> String {
+        match self.alarms.is_empty() {
+            true => "no alarms\n".to_owned(),
+            false => self.alarms.iter().map(|told| told.line() + "\n").collect(),
+        }
+    }
+}
+
+impl ToldAlarm {
+    fn line(&self) -> String {
+        let ToldAlarm { number, alarm, unsolved } = self;
+        let line = alarm.line(*number);
+        match unsolved {
+            _ if alarm.is_untraced() => format!(
+                "{line}; what those whom it blames have done is not known yet: a census finds it \
+                 out when it begins"
+            ),
+            0 => line,
+            unsolved => format!(
+                "{line}; doubted units that are not solved again yet: {unsolved} of {}",
+                alarm.doubted.len()
+            ),
+        }
+    }
+}
+
 impl AlarmsCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -76,42 +119,23 @@ impl AlarmsCommand {
         let mut alarms = Vec::new();
         for (number, alarm) in status::look(&self.data)?.alarms {
             let unsolved = store.unsolved(&alarm)?;
-            alarms.push((number, alarm, unsolved));
+            alarms.push(ToldAlarm { number, alarm, unsolved });
         }
-        let text = if self.json {
-            let alarms: Vec<_> = alarms
-                .iter()
-                .map(|(number, alarm, unsolved)| {
-                    serde_json::json!({ "number": number, "alarm": alarm, "unsolved": unsolved })
-                })
-                .collect();
-            serde_json::json!({ "alarms": alarms }).to_string()
-        } else if alarms.is_empty() {
-            "no alarms".to_owned()
-        } else {
-            let line = |(number, alarm, unsolved): &(u32, Arc<Alarm>, usize)| match unsolved {
-                _ if alarm.is_untraced() => format!(
-                    "{}; what those whom it blames have done is not known yet: a census finds it \
-                     out when it begins",
-                    alarm.line(*number)
-                ),
-                0 => alarm.line(*number),
-                unsolved => format!(
-                    "{}; doubted units that are not solved again yet: {unsolved} of {}",
-                    alarm.line(*number),
-                    alarm.doubted.len()
-                ),
-            };
-            alarms.iter().map(line).collect::<Vec<_>>().join("\n")
-        };
-        terminal::print(&(text + "\n"))?;
+        let told = AllAlarms { alarms };
+        terminal::print_as(self.json, &told, || told.text())?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn doubt(&self, order: usize, reason: &str) -> anyhow::Result<()> {
+    /// The store that is there, to write to, and its directory, taken until it is dropped.
+    fn opened(&self) -> anyhow::Result<(DataDirectory, Store)> {
         open_store(&self.data)?;
         let directory = DataDirectory::take(&self.data)?;
         let store = Store::open(&directory.store(), None, None)?;
+        Ok((directory, store))
+    }
+
+    fn doubt(&self, order: usize, reason: &str) -> anyhow::Result<()> {
+        let (_directory, store) = self.opened()?;
         let sequence = self.sequence(order)?;
         let begun = store.order(order)?.with_context(|| format!("order {order} is not begun"))?;
         let plan = plan(store.layout(), order, &begun)?;
@@ -149,7 +173,10 @@ impl AlarmsCommand {
             settled: Some("given up: a census solves it again".to_owned()),
             ..Alarm::at(time, AlarmKind::Damage, first, &sequence, text)
         };
-        store.put_alarm(number, &alarm).context("cannot raise the alarm")?;
+        store
+            .put_alarm(number, &alarm)
+            .map_err(|error| full_or(error, &self.data))
+            .context("cannot raise the alarm")?;
         if !begun.outcomes_kept {
             log::say(&format!(
                 "trailtrap: the outcomes of order {order} were not kept (--keep), so more than that \
@@ -172,9 +199,7 @@ impl AlarmsCommand {
     }
 
     fn settle(&self, number: u32, reason: &str) -> anyhow::Result<()> {
-        open_store(&self.data)?;
-        let directory = DataDirectory::take(&self.data)?;
-        let store = Store::open(&directory.store(), None, None)?;
+        let (_directory, store) = self.opened()?;
         let Some((_, alarm)) = store.alarms()?.into_iter().find(|(found, _)| *found == number)
         else {
             bail!("there is no alarm {number}; `trailtrap alarms` lists them");
@@ -185,6 +210,41 @@ impl AlarmsCommand {
         };
         store
             .put_alarm(number, &Alarm { settled: Some(settled), ..alarm })
+            .map_err(|error| full_or(error, &self.data))
             .context("cannot settle it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trailtrap_census::records::{Author, UnitRecord};
+    use trailtrap_shared::{count::statistics::Statistics, partition::Content};
+
+    use super::*;
+
+    /// Labelled graphs of large orders are more than 64 bits count.
+    #[test]
+    fn large_counts_are_told() {
+        let mut statistics = Statistics::default();
+        statistics.labelled.all.graphs = 1 << 70;
+        let record = UnitRecord {
+            statistics,
+            digest: [0; 32],
+            bytes: 0,
+            microseconds: 0,
+            worker: Author::new("somebody", "portable"),
+            instance: 0,
+            content: Content::default(),
+            inputs: Content::default(),
+            tried: 0,
+            confirmed: Vec::new(),
+        };
+        let unit = Unit { order: 14, shard: 0, part: 0 };
+        let sequence = DegreeSequence::new([2; 14]);
+        let alarm = Alarm::at(0, AlarmKind::Damage, unit, &sequence, "doubted".to_owned());
+        let alarm = Arc::new(Alarm { quarantined: vec![record], ..alarm });
+        let told = AllAlarms { alarms: vec![ToldAlarm { number: 1, alarm, unsolved: 0 }] };
+        let json = serde_json::to_string(&told).unwrap();
+        assert!(json.contains(&(1u128 << 70).to_string()), "{json}");
     }
 }

@@ -15,7 +15,7 @@ use trailtrap_census::{
 };
 use trailtrap_worker::{
     process::{
-        limits::{self, Size},
+        limits::{self, Size, parse_size_from},
         log,
         signals::Signals,
     },
@@ -78,7 +78,8 @@ pub struct CoordinatorCommand {
     /// memory. Results of a quarter of it are leased together at most: where shards are large,
     /// workers read the less the larger it is [default: an eighth of what is available here, and
     /// 512 MiB at least]
-    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", hide_short_help = true,
+          value_parser = parse_size_from::<{ 1 << 20 }>)]
     message_memory: Option<Size>,
     /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered
     /// there

@@ -8,7 +8,7 @@ use lru::LruCache;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use trailtrap_census::{
-    read::finished::{FinishedOrder, open_store},
+    read::finished::{FinishedError, FinishedOrder, open_store},
     store::{
         Store,
         directory::{DATA_VARIABLE, DataFlag, USUAL_DATA},
@@ -16,13 +16,16 @@ use trailtrap_census::{
 };
 use trailtrap_shared::{
     game::{About, Game, Positions, SumName, Told},
-    graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, vertices},
+    graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, pairs, vertices},
     labelling::hashed,
     partition::{BucketTable, bucket_of_slot, slot_of_labelled},
     plan::Goal,
     play,
 };
-use trailtrap_worker::process::{limits::Size, log};
+use trailtrap_worker::process::{
+    limits::{Size, parse_size_from},
+    log,
+};
 
 use crate::cli::{
     answers::{Answered, GraphAnswer, Questions},
@@ -57,7 +60,8 @@ pub struct LookupCommand {
           value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     batch: u64,
     /// Keep partitions that were read up to this size
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB",
+          value_parser = parse_size_from::<{ 1 << 20 }>)]
     memory: Size,
 }
 
@@ -298,6 +302,11 @@ impl Session<'_> {
         let class = plan.layout.class;
         if query.graph.size() > plan.max_size {
             let size = query.graph.size();
+            // Nothing is kept of an order that is carried further, or done to its end.
+            let is_kept = size < pairs(n) && order.outcomes_of(plan.max_size).is_ok();
+            if !order.outcomes_kept && !is_kept {
+                return Ok(Err(log::explained(&FinishedError::NotKept(n).into())));
+            }
             let more = match preflight::check_order(class, Goal::new(n, Some(size))) {
                 Ok(()) => {
                     let data = DataFlag::of(store);

@@ -10,7 +10,7 @@ use trailtrap_shared::{
     graph::polya::{self, graphs_by_size, totals},
     labelling::MAX_PLAIN_ORDER,
     partition::sorted_slots_bytes,
-    plan::Goal,
+    plan::{Goal, Plan, PlanOptions},
 };
 use trailtrap_worker::process::limits::{self, Size};
 use walkdir::WalkDir;
@@ -36,10 +36,17 @@ pub enum Shortage {
     )]
     Disk { order: usize, needed: Size, free: Size, path: String, remedy: &'static str },
     #[error(
-        "a budget of {budget} is {problem}: choose --memory between {least} and {available}, or \
-         use --force to try all the same"
+        "a budget of {budget} is {problem}: {}, or use --force to try all the same",
+        memory_advice(*.least, *.available)
     )]
     Memory { budget: Size, problem: &'static str, least: Size, available: Size },
+}
+
+fn memory_advice(least: Size, available: Size) -> String {
+    match least <= available {
+        true => format!("choose --memory between {least} and {available}"),
+        false => format!("{available} are free here, and {least} needed: free more"),
+    }
 }
 
 /// Most graphs of large orders lie in blocks of at least so many.
@@ -58,12 +65,22 @@ fn graph_bytes(game: GameName, n: usize) -> f64 {
     stored_slot_bytes(n) + game.layout().record_bytes(n) as f64 + listed + 1.0
 }
 
-/// Graphs of an order that a census is to do, as far as that is known beforehand. Those of a class
-/// are few.
+/// Graphs of an order that a census is to do, as far as that is known beforehand.
 fn graphs_of(class: Class, goal: Goal, n: usize) -> u64 {
+    let max_size = goal.max_size(n);
     match class {
-        Class::All => totals(n, goal.max_size(n)).0,
-        class => class.known_graphs(n).unwrap_or(0),
+        Class::All => totals(n, max_size).0,
+        class if class.is_by_degrees() => {
+            // About as many as labelled graphs over n!, whatever the game.
+            let layout = GameName::default().layout().on(class);
+            let plan = Plan::up_to(layout, n, PlanOptions::default(), max_size);
+            plan.shards.iter().map(|shard| shard.estimate).sum()
+        }
+        // There are no more than of all graphs, whose numbers beyond order 13 are too large to tell.
+        class => {
+            let known = class.known_graphs(n).unwrap_or(0);
+            if n <= MAX_PLAIN_ORDER + 1 { known.min(totals(n, max_size).0) } else { known }
+        }
     }
 }
 
@@ -102,6 +119,13 @@ fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
         }
     };
     bytes as u64
+}
+
+/// Bytes that lists of graphs take, which never lie in a depot.
+fn listed_bytes(game: GameName, class: Class, goal: Goal) -> u64 {
+    let listed_one_in = game.about().listed_one_in as f64;
+    let of_order = |n| graphs_of(class, goal, n) as f64 * stored_slot_bytes(n) / listed_one_in;
+    (1..=goal.order).map(of_order).sum::<f64>() as u64
 }
 
 /// So many neighbouring numbers of edges are on disk at a time, beside those that are kept though
@@ -148,7 +172,7 @@ pub fn check_order(class: Class, goal: Goal) -> Result<(), Shortage> {
 }
 
 /// Compares the disk that a census needs, in all, with what it has already, and what is free where
-/// it keeps its blocks.
+/// it keeps its blocks, and its lists and records.
 pub fn check_disk(
     game: GameName,
     class: Class,
@@ -157,10 +181,24 @@ pub fn check_disk(
     data: &Path,
     depot: Option<&Path>,
 ) -> Result<(), Shortage> {
-    let directory = depot.unwrap_or(data);
     // What a salvage has put aside is of no use to a census.
-    let present = bytes_below(&store_in(data)) + depot.map_or(0, bytes_below);
-    let needed = disk_needed(game, class, goal, keep) + BESIDE;
+    let present = bytes_below(&store_in(data));
+    let needed = disk_needed(game, class, goal, keep);
+    let Some(depot) = depot else {
+        return check_room(goal, keep, data, present, needed + BESIDE);
+    };
+    check_room(goal, keep, depot, bytes_below(depot), needed)?;
+    check_room(goal, keep, data, present, listed_bytes(game, class, goal) + BESIDE)
+}
+
+/// Compares the disk that a directory will take, in all, with what it has already and what is free.
+fn check_room(
+    goal: Goal,
+    keep: Keep,
+    directory: &Path,
+    present: u64,
+    needed: u64,
+) -> Result<(), Shortage> {
     let free =
         rustix::fs::statvfs(directory).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize);
     if needed.saturating_sub(present) > free {
@@ -237,6 +275,19 @@ mod tests {
         // What order 12 up to 24 edges takes by simulation is 23.5 GiB.
         let gigabytes = needed(12, Some(24), Keep::Minimal) >> 30;
         assert!((26..40).contains(&gigabytes), "{gigabytes}");
+    }
+
+    /// Of classes that degrees tell the plan knows about how many graphs there are; of others there
+    /// are no more than of all graphs.
+    #[test]
+    fn graphs_of_classes_are_counted() {
+        // All but those with a vertex of degree 7, of which there are as many as graphs of order 7.
+        let class: Class = "max-degree:6".parse().unwrap();
+        let (graphs, exact) = (graphs_of(class, Goal::new(8, None), 8), 12_346 - 1_044);
+        assert!((exact / 2..=exact).contains(&graphs), "{graphs}");
+        let few = Goal::new(10, Some(3));
+        assert_eq!(graphs_of(class, few, 10), graphs_of(Class::All, few, 10));
+        assert_eq!(graphs_of(Class::Bipartite, few, 10), totals(10, 3).0);
     }
 
     #[test]

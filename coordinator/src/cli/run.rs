@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, IsTerminal},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc,
@@ -21,7 +21,10 @@ use trailtrap_census::{
     driver::{Census, CensusError, CensusOptions, Keep, KeptIn, Tried},
     read::status::{CensusStatus, duration},
     records::OrderResult,
-    store::directory::{Begun, DATA_VARIABLE, DataDirectory, Kept, USUAL_DATA, store_in},
+    store::{
+        StoreError,
+        directory::{Begun, DATA_VARIABLE, DataDirectory, Kept, USUAL_DATA, store_in},
+    },
 };
 use trailtrap_shared::{
     class::Class,
@@ -365,6 +368,17 @@ impl Common {
             ),
             error => anyhow::Error::new(error).context(format!("data directory {data}")),
         }
+    }
+}
+
+/// Why a store cannot be written and, where its disk is full, what to do.
+pub fn full_or(error: StoreError, data: &Path) -> anyhow::Error {
+    match error.is_disk_full() {
+        true => anyhow::anyhow!(
+            "the disk of {} is full: nothing is changed; make room, and do it again ({error})",
+            data.display()
+        ),
+        false => error.into(),
     }
 }
 

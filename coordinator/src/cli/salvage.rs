@@ -1,7 +1,7 @@
 //! `trailtrap salvage`: what is undamaged of a damaged store goes into a new one, and a census
 //! solves the rest again.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -15,7 +15,10 @@ use trailtrap_census::{
     },
 };
 
-use crate::terminal::{self, Terminal};
+use crate::{
+    cli::run::full_or,
+    terminal::{self, Terminal},
+};
 
 /// Makes a damaged data directory usable again.
 ///
@@ -70,6 +73,11 @@ impl SalvageCommand {
         let path = directory.store();
         let (new, salvaged) = (path.with_extension("salvaging"), directory.salvaged());
         let Salvaged { kept, lost } = salvage(&path, &new, self.force, &Terminal)
+            .map_err(|error| {
+                // It is of no use, and takes room.
+                let _ = fs::remove_dir_all(&new);
+                full_or(error, &self.data)
+            })
             .with_context(|| format!("cannot salvage {}", path.display()))?;
         // No database is open when its directory moves.
         directory.rename(&new, &salvaged)?;

@@ -63,8 +63,8 @@ pub struct SecretsCommand {
     /// The data directory of the coordinator; made if need be
     #[arg(long, value_name = "DIR", default_value = USUAL_DATA, env = DATA_VARIABLE)]
     data: PathBuf,
-    /// Under which name and port the coordinator will be reached
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Under which name and port the coordinator will be reached [default port: 7461]
+    #[arg(long, value_name = "HOST[:PORT]")]
     advertise: String,
 }
 

@@ -513,10 +513,17 @@ fn what_has_gone_of_a_small_order_is_asked_for_only_where_it_is_needed() {
     let refused = census(7, &limited, &[]);
     assert!(!refused.status.success() && stderr(&refused).contains("--force"));
     assert!(!stderr(&refused).contains("withdrawn until units"), "{}", stderr(&refused));
+    // More of it is not done from what has gone, and would not be kept.
+    let found = run_with_input(&["lookup", "--data", &limited.text()], "E~~w\n");
+    let said = stderr(&found);
+    assert!(said.contains("outcomes of order 6 were not kept"), "{said}");
     // A part of it is doubted, and can be solved again alone.
     let whole = Data::new();
     census_json(5, &whole, &["--keep", "minimal"]);
     let doubt = ["alarms", "--doubt", "3", "--shard", "1,1,0", "--because", "odd"];
     assert!(run(&[&doubt[..], &["--data", &whole.text()]].concat()).status.success());
+    let disputed = run(&["export", "graphs", "5", "--data", &whole.text()]);
+    let remedy = format!("`trailtrap census 5 --data {} --keep minimal`", whole.text());
+    assert!(stderr(&disputed).contains(&remedy), "{}", stderr(&disputed));
     assert_eq!(census_json(6, &whole, &[]), expected(6));
 }
