@@ -287,7 +287,7 @@ impl Core {
             self.find_work(worker, room)
         });
         // Also while there is something to solve: what is wrong is not to be built upon for long.
-        self.compare_unaided();
+        self.compare_unaided(found.is_some());
         let Some((plan, purpose, units)) = found else {
             self.end_if_stuck(embedded);
             return Assignment::Wait;
@@ -336,13 +336,21 @@ impl Core {
         (!units.is_empty()).then_some((plan, purpose, units))
     }
 
-    /// Somebody has nothing to do. What nobody who asks for work can compare, the coordinator
-    /// compares, if that has been so for the time of a lease.
-    fn compare_unaided(&mut self) {
+    /// Somebody has asked for work. What nobody who asks for some can compare, the coordinator
+    /// compares, if that has been so for the time of a lease. As long as there is something to solve,
+    /// all who are there are waited for: they will ask again.
+    fn compare_unaided(&mut self, is_something_to_solve: bool) {
         if self.order().is_none_or(|order| order.comparisons.open() == 0) {
             return;
         }
-        let workers: Vec<Author> = self.asking().cloned().collect();
+        let workers: Vec<Author> = match is_something_to_solve {
+            true => {
+                let all = self.workers.values();
+                let there = all.filter(|worker| self.is_alive(worker) && !worker.distrusted);
+                there.map(|worker| worker.author.clone()).collect()
+            }
+            false => self.asking().cloned().collect(),
+        };
         let is_left = |order: &Order| {
             let mut stuck = order.comparisons.stuck(&workers);
             stuck.any(|(_, setbacks)| !setbacks.is_set_aside())

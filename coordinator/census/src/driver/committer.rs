@@ -1,5 +1,5 @@
 //! The committer: a thread that makes durable what was accepted, in the order in which it was
-//! accepted, and begins editions.
+//! accepted, begins editions, and opens an order that has waited for a worker.
 
 use std::{
     sync::{

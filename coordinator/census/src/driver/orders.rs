@@ -86,8 +86,14 @@ impl Census {
         if n < goal.order && self.lacks_end(n)? {
             return self.solve_again(n + 1, n, edition);
         }
-        if begun.is_none() && self.waits_for_workers(n, edition) {
-            return Ok(());
+        if begun.is_none() {
+            if self.lacks_parents(n)? {
+                return self.solve_again(n, n - 1, edition);
+            }
+            if self.waits_for_workers(n, edition) {
+                tracing::info!(order = n, "begun when the first worker is there");
+                return Ok(());
+            }
         }
         let plan = Arc::new(match &begun {
             Some(record) => store::plan_up_to(self.store.layout(), n, record, needed)?,

@@ -136,13 +136,15 @@ pub fn told_of_withdrawn(store: &Store) -> Result<Option<String>, StoreError> {
     )))
 }
 
-/// The command that does an order, up to so many edges if not all of it, and keeps of it what was
-/// kept.
+/// The command that does an order, up to so many edges if not all of it, and keeps what was kept.
 pub(super) fn command(store: &Store, order: usize, max_size: Option<usize>) -> String {
     let (limit, data) = (limit_flag(max_size), DataFlag::of(store));
-    let record = store.order(order).ok().flatten();
-    let keep = match record.filter(|record| !record.outcomes_kept) {
-        Some(record) if record.graphs_dropped => " --keep minimal",
+    // What is said of one order holds for all.
+    let records: Vec<OrderRecord> =
+        (1..=order).filter_map(|order| store.order(order).ok().flatten()).collect();
+    let keep = match records.last() {
+        _ if records.iter().any(|record| record.outcomes_kept) => "",
+        Some(last) if last.graphs_dropped => " --keep minimal",
         Some(_) => " --keep graphs",
         None => "",
     };
