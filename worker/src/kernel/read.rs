@@ -136,7 +136,8 @@ impl<'a> ReadAhead<'a> {
 
     /// Whether the next bucket may be read before it is waited for.
     fn may_begin(&self, state: &State) -> bool {
-        state.next < state.known
+        !state.is_over
+            && state.next < state.known
             && state.held_bytes + state.buckets[state.next].bytes <= self.most_bytes
     }
 

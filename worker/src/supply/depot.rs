@@ -118,7 +118,8 @@ impl Depot {
     ) -> Result<Self, DepotError> {
         let depot = Self::of(runtime, Objects::open(place)?, place, stop);
         // What has that name may be somebody else's.
-        if !depot.has(NOTE_NAME, NOTE_TEXT) {
+        let found = depot.look_for(NOTE_NAME, NOTE_TEXT);
+        if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             let note = (NOTE_NAME.to_owned(), Arc::new(NOTE_TEXT.as_bytes().to_vec()));
             depot.put_all(std::iter::once(note), false, depot.patience);
         }
@@ -164,16 +165,16 @@ impl Depot {
 
     /// Whether it is the one in which the census with this mark keeps its blocks.
     pub fn has_mark(&self, mark: Mark) -> bool {
-        self.has(&mark.file_name(), MARK_TEXT)
+        self.look_for(&mark.file_name(), MARK_TEXT).is_ok()
     }
 
     /// Whether there is something with a name under which this program puts a text.
-    fn has(&self, name: &str, text: &str) -> bool {
+    fn look_for(&self, name: &str, text: &str) -> io::Result<()> {
         let get = async { self.objects.get(name, text.len() as u64).await };
-        let mut found = false;
+        let mut found = Err(io::ErrorKind::TimedOut.into());
         self.all(&self.reads, std::iter::once(get), self.patience, |got| {
             // Other versions may have something else in it.
-            found = got.is_ok();
+            found = got.map(drop);
         });
         found
     }

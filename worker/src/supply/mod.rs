@@ -56,7 +56,7 @@ pub struct SupplyOptions {
     pub disk_cache: Option<PathBuf>,
     /// Bytes that the directory may hold; each process that shares it may go over by a sixteenth
     #[arg(long, value_name = "SIZE", env = "TRAILTRAP_DISK_BUDGET", default_value = "20GiB",
-          value_parser = parse_size_from::<{ 1 << 20 }>)]
+          value_parser = parse_size_from::<{ 1 << 16 }>)]
     pub disk_budget: Size,
     /// Share blocks with all workers that name the same depot: a directory on a file system that
     /// all see, or, if the program was built with the feature s3, s3://BUCKET/PREFIX with

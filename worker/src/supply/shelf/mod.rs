@@ -16,7 +16,8 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -40,6 +41,8 @@ const NUMBER_TEXT: &str = "\
     deleted when the census is done.\nshelf ";
 /// No block has more bytes.
 const LARGEST_BLOCK: u64 = 1 << 30;
+/// A file that the disk cannot read is read again after these times, before it is taken for lost.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// So many blocks are written at a time.
 const TOGETHER: usize = 8;
 
@@ -267,7 +270,7 @@ impl Shelf {
     /// What the system says.
     pub fn read(&self, name: &BlockName) -> io::Result<Option<Vec<u8>>> {
         let depot = self.depot()?;
-        let bytes = unless_lost(&depot, depot.read(name))?;
+        let bytes = read_or_lost(&depot, || depot.read(name), &PAUSES)?;
         Ok(bytes.filter(|bytes| bytes.len() as u64 == name.length))
     }
 
@@ -286,8 +289,7 @@ impl Shelf {
     /// What the system says.
     pub fn block(&self, layout: Layout, checksum: Checksum) -> io::Result<Option<Block>> {
         let listed = self.lying.lock().get(&checksum).copied();
-        let depot = self.depot()?;
-        let bytes = unless_lost(&depot, depot.read_any(&checksum, LARGEST_BLOCK))?;
+        let bytes = self.depot()?.read_any(&checksum, LARGEST_BLOCK)?;
         let block = bytes.and_then(|bytes| Block::parse(layout, bytes).ok());
         let block = block.filter(|block| block.name().checksum == checksum);
         if block.is_none() {
@@ -329,16 +331,25 @@ impl Shelf {
     }
 }
 
-/// What was read of a file, which is lost if the disk cannot read it and the directory is here.
-fn unless_lost(
+/// What is read of a file. It is lost if the disk cannot read it, not after pauses either, and the
+/// directory is here.
+fn read_or_lost(
     depot: &KeptDirectory,
-    read: io::Result<Option<Vec<u8>>>,
+    read: impl Fn() -> io::Result<Option<Vec<u8>>>,
+    pauses: &[Duration],
 ) -> io::Result<Option<Vec<u8>>> {
-    match read {
-        Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
-            depot.check().map(|()| None)
+    let is_bad = |error: &io::Error| error.raw_os_error() == Some(Errno::IO.raw_os_error());
+    let mut found = read();
+    for &pause in pauses {
+        if !found.as_ref().is_err_and(is_bad) {
+            break;
         }
-        read => read,
+        thread::sleep(pause);
+        found = read();
+    }
+    match found {
+        Err(error) if is_bad(&error) => depot.check().map(|()| None),
+        found => found,
     }
 }
 
@@ -351,7 +362,7 @@ fn number(text: &[u8]) -> Option<ShelfNumber> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{cell::Cell, fs};
 
     use trailtrap_shared::{
         game::{Game, TrailTrap},
@@ -413,13 +424,22 @@ mod tests {
     #[test]
     fn what_the_disk_cannot_read_is_lost() {
         let directory = tempfile::tempdir().unwrap();
-        let unreadable = || Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error()));
+        let reads = Cell::new(0);
+        let unreadable = || {
+            reads.set(reads.get() + 1);
+            Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error()))
+        };
+        let recovered = || if reads.get() == 0 { unreadable() } else { Ok(Some(vec![7])) };
         let depot = KeptDirectory::begin(directory.path(), Mark(7)).unwrap();
-        assert!(matches!(unless_lost(&depot, unreadable()), Ok(None)));
-        let refused = io::ErrorKind::PermissionDenied;
-        assert_eq!(unless_lost(&depot, Err(refused.into())).unwrap_err().kind(), refused);
+        let pauses = [Duration::ZERO; 2];
+        assert_eq!(read_or_lost(&depot, recovered, &pauses).unwrap(), Some(vec![7]));
+        assert_eq!(read_or_lost(&depot, unreadable, &pauses).unwrap(), None);
+        assert_eq!(reads.get(), 4);
+        let refused = || Err(io::ErrorKind::PermissionDenied.into());
+        let error = read_or_lost(&depot, refused, &pauses).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         depot.end().unwrap();
-        let away = unless_lost(&depot, unreadable()).unwrap_err();
+        let away = read_or_lost(&depot, unreadable, &pauses).unwrap_err();
         assert_eq!(
             away.kind(),
             io::ErrorKind::NotFound,
