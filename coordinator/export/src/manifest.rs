@@ -16,7 +16,8 @@ use crate::shards;
 ///
 /// Those of version 1 lack the tables and plots that tell odd and even numbers of edges apart.
 /// Those of versions 1 and 2 are about all graphs. Tables for people are compared with what this
-/// program would write: where that is to change, this does, too.
+/// program would write, and so are the title and what b-files say of themselves: where that is to
+/// change, this does, too.
 pub const BUNDLE_FORMAT: u32 = 3;
 
 /// What the program knows of itself.

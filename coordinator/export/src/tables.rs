@@ -511,8 +511,7 @@ pub fn degrees_text(sequence: &DegreeSequence) -> String {
     sequence.bytes().iter().rev().map(u8::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// What a table by something else than degrees is made of.
-/// The counts that such a table shows.
+/// The counts that a table by something else than degrees shows.
 pub fn cells(kind: TableKind, structure: &mut Structure) -> &mut Breakdown {
     match kind {
         TableKind::Girth => &mut structure.girth,

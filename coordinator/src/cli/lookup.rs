@@ -16,7 +16,7 @@ use trailtrap_census::{
 };
 use trailtrap_shared::{
     game::{About, Game, Positions, SumName, Told},
-    graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, pairs, vertices},
+    graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, vertices},
     labelling::hashed,
     partition::{BucketTable, bucket_of_slot, slot_of_labelled},
     plan::Goal,
@@ -302,8 +302,8 @@ impl Session<'_> {
         let class = plan.layout.class;
         if query.graph.size() > plan.max_size {
             let size = query.graph.size();
-            // Nothing is kept of an order that is carried further, or done to its end.
-            let is_kept = size < pairs(n) && order.outcomes_of(plan.max_size).is_ok();
+            // Of an order that is done to its end nothing would be kept.
+            let is_kept = size < class.most_edges(n) && order.outcomes_of(plan.max_size).is_ok();
             if !order.outcomes_kept && !is_kept {
                 return Ok(Err(log::explained(&FinishedError::NotKept(n).into())));
             }

@@ -12,7 +12,10 @@ use trailtrap_shared::{
     partition::sorted_slots_bytes,
     plan::{Goal, Plan, PlanOptions},
 };
-use trailtrap_worker::process::limits::{self, Size};
+use trailtrap_worker::{
+    process::limits::{self, Size},
+    supply::kept::is_in_object_store,
+};
 use walkdir::WalkDir;
 
 /// Why a run is not begun.
@@ -65,6 +68,28 @@ fn graph_bytes(game: GameName, n: usize) -> f64 {
     stored_slot_bytes(n) + game.layout().record_bytes(n) as f64 + listed + 1.0
 }
 
+/// What a census is to do, and how many graphs these are.
+pub struct Extent {
+    game: GameName,
+    class: Class,
+    goal: Goal,
+    /// By order, from 1 on.
+    graphs: Vec<u64>,
+}
+
+impl Extent {
+    /// Graphs of some class of all orders up to one. Those of a class that degrees tell take as long
+    /// to count as a plan to make.
+    pub fn new(game: GameName, class: Class, goal: Goal) -> Self {
+        let graphs = (1..=goal.order).map(|n| graphs_of(class, goal, n)).collect();
+        Extent { game, class, goal, graphs }
+    }
+
+    fn graphs(&self, n: usize) -> u64 {
+        self.graphs[n - 1]
+    }
+}
+
 /// Graphs of an order that a census is to do, as far as that is known beforehand.
 fn graphs_of(class: Class, goal: Goal, n: usize) -> u64 {
     let max_size = goal.max_size(n);
@@ -85,9 +110,10 @@ fn graphs_of(class: Class, goal: Goal, n: usize) -> u64 {
 }
 
 /// Bytes on disk at the fullest moment of a census.
-fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
+fn disk_needed(extent: &Extent, keep: Keep) -> u64 {
+    let Extent { game, class, goal, .. } = *extent;
     let order = goal.order;
-    let graphs = |n: usize| graphs_of(class, goal, n);
+    let graphs = |n: usize| extent.graphs(n);
     let kept: f64 = (1..=order).map(|n| graphs(n) as f64 * graph_bytes(game, n)).sum();
     let bytes = match keep {
         Keep::All => kept,
@@ -122,10 +148,10 @@ fn disk_needed(game: GameName, class: Class, goal: Goal, keep: Keep) -> u64 {
 }
 
 /// Bytes that lists of graphs take, which never lie in a depot.
-fn listed_bytes(game: GameName, class: Class, goal: Goal) -> u64 {
-    let listed_one_in = game.about().listed_one_in as f64;
-    let of_order = |n| graphs_of(class, goal, n) as f64 * stored_slot_bytes(n) / listed_one_in;
-    (1..=goal.order).map(of_order).sum::<f64>() as u64
+fn listed_bytes(extent: &Extent) -> u64 {
+    let listed_one_in = extent.game.about().listed_one_in as f64;
+    let of_order = |n| extent.graphs(n) as f64 * stored_slot_bytes(n) / listed_one_in;
+    (1..=extent.goal.order).map(of_order).sum::<f64>() as u64
 }
 
 /// So many neighbouring numbers of edges are on disk at a time, beside those that are kept though
@@ -137,8 +163,8 @@ const SIZES_ALIVE: usize = 2;
 const BESIDE: u64 = 128 << 20;
 
 /// The least budget that makes sense: lookups live on memory.
-fn least_memory(class: Class, goal: Goal) -> u64 {
-    let estimate = graphs_of(class, goal, goal.order) / 1000 * 64;
+fn least_memory(extent: &Extent) -> u64 {
+    let estimate = extent.graphs(extent.goal.order) / 1000 * 64;
     estimate.clamp(32 << 20, 1 << 30)
 }
 
@@ -174,26 +200,28 @@ pub fn check_order(class: Class, goal: Goal) -> Result<(), Shortage> {
 /// Compares the disk that a census needs, in all, with what it has already, and what is free where
 /// it keeps its blocks, and its lists and records.
 pub fn check_disk(
-    game: GameName,
-    class: Class,
-    goal: Goal,
+    extent: &Extent,
     keep: Keep,
     data: &Path,
     depot: Option<&Path>,
 ) -> Result<(), Shortage> {
     // What a salvage has put aside is of no use to a census.
     let present = bytes_below(&store_in(data));
-    let needed = disk_needed(game, class, goal, keep);
+    let (needed, listed) = (disk_needed(extent, keep), listed_bytes(extent));
     let Some(depot) = depot else {
-        return check_room(goal, keep, data, present, needed + BESIDE);
+        return check_room(extent, keep, data, present, needed + BESIDE);
     };
-    check_room(goal, keep, depot, bytes_below(depot), needed)?;
-    check_room(goal, keep, data, present, listed_bytes(game, class, goal) + BESIDE)
+    if !is_in_object_store(depot) {
+        // What was done before there was a depot stays where it is.
+        let present = bytes_below(depot) + present.saturating_sub(listed);
+        check_room(extent, keep, depot, present, needed)?;
+    }
+    check_room(extent, keep, data, present, listed + BESIDE)
 }
 
 /// Compares the disk that a directory will take, in all, with what it has already and what is free.
 fn check_room(
-    goal: Goal,
+    extent: &Extent,
     keep: Keep,
     directory: &Path,
     present: u64,
@@ -215,7 +243,7 @@ fn check_room(
         };
         let path = directory.display().to_string();
         return Err(Shortage::Disk {
-            order: goal.order,
+            order: extent.goal.order,
             needed: Size(needed),
             free: Size(free),
             path,
@@ -226,8 +254,8 @@ fn check_room(
 }
 
 /// Compares a budget with what the last order needs and with what is free.
-pub fn check_memory(class: Class, goal: Goal, memory: Size) -> Result<(), Shortage> {
-    let (least, available) = (least_memory(class, goal), limits::available_memory());
+pub fn check_memory(extent: &Extent, memory: Size) -> Result<(), Shortage> {
+    let (least, available) = (least_memory(extent), limits::available_memory());
     let problem = match memory.0 {
         budget if budget < least => "too small for this order",
         budget if budget > available => "more than this machine has free",
@@ -255,7 +283,8 @@ mod tests {
     #[test]
     fn needs_grow_with_the_order_and_minimal_needs_less() {
         let needed = |order, max_size, keep| {
-            disk_needed(GameName::TrailTrap, Class::All, Goal::new(order, max_size), keep)
+            let goal = Goal::new(order, max_size);
+            disk_needed(&Extent::new(GameName::TrailTrap, Class::All, goal), keep)
         };
         assert!(needed(8, None, Keep::All) < 1 << 20);
         let gigabytes = needed(11, None, Keep::All) >> 30;
@@ -305,17 +334,11 @@ mod tests {
         let message = check_order(Class::Bipartite, 14).unwrap_err().to_string();
         assert!(message.contains("class bipartite up to order 13"), "{message}");
         let directory = std::env::temp_dir();
-        let message = check_disk(
-            GameName::TrailTrap,
-            Class::All,
-            Goal::new(12, None),
-            Keep::All,
-            &directory,
-            None,
-        );
+        let extent = |order| Extent::new(GameName::TrailTrap, Class::All, Goal::new(order, None));
+        let message = check_disk(&extent(12), Keep::All, &directory, None);
         let message = message.unwrap_err().to_string();
         assert!(message.contains("--keep minimal") && message.contains("TiB"), "{message}");
-        let message = check_memory(Class::All, Goal::new(7, None), Size(1 << 50));
+        let message = check_memory(&extent(7), Size(1 << 50));
         let message = message.unwrap_err().to_string();
         assert!(message.contains("--memory"), "{message}");
     }

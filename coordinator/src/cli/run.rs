@@ -39,10 +39,13 @@ use trailtrap_worker::{
         log,
         signals::Signals,
     },
-    supply::{depot::check_place, kept::is_in_object_store},
+    supply::depot::check_place,
 };
 
-use super::{preflight, report::CensusReport};
+use super::{
+    preflight::{self, Extent},
+    report::CensusReport,
+};
 use crate::terminal;
 
 /// The share of records that are tried, unless it is said.
@@ -314,15 +317,15 @@ impl Common {
             let goal = goal.of_class(class);
             preflight::check_order(class, goal)?;
             if !self.force {
+                let extent = Extent::new(game, class, goal);
                 let (keep, data) = (self.keep.into(), directory.path());
-                let check = |depot| preflight::check_disk(game, class, goal, keep, data, depot);
+                let check = |depot| preflight::check_disk(&extent, keep, data, depot);
                 match &kept {
                     Kept::OnShelves => {}
-                    Kept::InDepot(depot) if is_in_object_store(depot) => {}
                     Kept::Here => check(None)?,
                     Kept::InDepot(depot) => check(Some(depot))?,
                 }
-                memory.map_or(Ok(()), |memory| preflight::check_memory(class, goal, memory))?;
+                memory.map_or(Ok(()), |memory| preflight::check_memory(&extent, memory))?;
             }
         }
         Ok((directory, kept))

@@ -74,8 +74,10 @@ impl SalvageCommand {
         let (new, salvaged) = (path.with_extension("salvaging"), directory.salvaged());
         let Salvaged { kept, lost } = salvage(&path, &new, self.force, &Terminal)
             .map_err(|error| {
-                // It is of no use, and takes room.
-                let _ = fs::remove_dir_all(&new);
+                // They are of no use, and take room.
+                for unfinished in [&new, &new.with_extension("rebuilt")] {
+                    let _ = fs::remove_dir_all(unfinished);
+                }
                 full_or(error, &self.data)
             })
             .with_context(|| format!("cannot salvage {}", path.display()))?;

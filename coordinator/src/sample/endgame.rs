@@ -170,13 +170,20 @@ impl Known {
     /// # Errors
     /// There are not so many, or too many graphs with them.
     pub fn endgame_size(&self, asked: Option<usize>) -> Result<usize, LoadError> {
-        let fits = |&size: &usize| self.graphs(size) <= u32::MAX.into();
-        let most = || (0..=self.max_size()).rev().find(fits).unwrap_or(0);
+        let is_kept = |size: &usize| self.order.outcomes_of(*size).is_ok();
+        let most = || self.sizes().find(is_kept).or(self.sizes().next()).unwrap_or(0);
         let size = asked.unwrap_or_else(most);
         self.check(size).map(|()| size)
     }
 
-    /// How many there are with so many edges.
+    /// The numbers of edges up to which all is known and whose graphs can be in an endgame, from the
+    /// largest.
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        let fits = |&size: &usize| self.graphs(size) <= u32::MAX.into();
+        (0..=self.max_size()).rev().filter(fits)
+    }
+
+    /// How many graphs there are with so many edges.
     fn graphs(&self, size: usize) -> u64 {
         graphs_by_size(self.order()).get(size).copied().unwrap_or(0)
     }
@@ -210,7 +217,7 @@ impl Known {
     pub fn check_outcomes(&self, size: usize) -> Result<(), LoadError> {
         let is_kept = |size: &usize| self.order.outcomes_of(*size).is_ok();
         self.order.outcomes_of(size).map_err(|cause| {
-            let kept = (0..=self.max_size()).rev().find(is_kept);
+            let kept = self.sizes().find(is_kept);
             match (cause, kept) {
                 (FinishedError::NotKept(order), Some(kept)) => {
                     LoadError::Outcomes { order, size, kept }

@@ -637,8 +637,10 @@ fn a_disk_cache_stays_within_its_budget() {
         std::thread::sleep(Duration::from_millis(10));
         !leader.is_running() || !worker.is_running()
     });
+    let worker = worker.finish();
+    assert!(worker.status.success(), "{}", stderr(&worker));
     assert!(leader.finish().status.success());
-    let [coordinator, from_disk, ..] = traffic(&stderr(&worker.finish()));
+    let [coordinator, from_disk, ..] = traffic(&stderr(&worker));
     // What is left is counted, too, however seldom it was before.
     most = most.max(files(&disk).values().map(Vec::len).sum());
     println!("{most} bytes at most, in {counts} counts");
