@@ -31,8 +31,8 @@ use trailtrap_shared::{
 
 use crate::common::{
     ATTEMPTS, Data, FAMILIES, GIVE_UP, LONG_LEASE, PATIENCE, Process, census_json, coordinator,
-    eventually, expected, orders_done, reserved_port, run, salvage, status, stderr, stdout,
-    trailtrap, units_leased, until_hit, verified, worker,
+    eventually, expected, is_thorough, orders_done, reserved_port, run, salvage, status, stderr,
+    stdout, trailtrap, units_leased, until_hit, usual, verified, worker,
 };
 
 /// Shards of each order that are done, as far as a directory that nobody works on says.
@@ -961,6 +961,14 @@ fn whatever_happens_to_a_file_of_a_store_what_stands_elsewhere_is_kept() {
             }
         }
     }
+    if !is_thorough() {
+        // As there is an odd number of ways, each of them is among these, and every file.
+        let mut is_odd = false;
+        cases.retain(|(_, (way, _), _)| {
+            is_odd = !is_odd;
+            is_odd || *way == RELABELLED.0
+        });
+    }
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -1152,7 +1160,7 @@ fn two_damaged_files_never_make_a_wrong_table() {
         });
     }
     let mut random = Random(20);
-    for _ in 0..12 {
+    for _ in 0..usual(12) {
         let mut draw = || {
             let name = &names[random.below(names.len() as u64) as usize];
             (name, WAYS[random.below(WAYS.len() as u64) as usize])

@@ -56,6 +56,17 @@ pub const FAMILIES: [&str; 5] = ["default", "records", "keys", "outcomes", "wins
 /// How often it is looked whether something has happened.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// Whether tests that try one thing in many cases try all of them, as `.ci/run` has it
+/// (`TRAILTRAP_THOROUGH=1`), and not about half.
+pub fn is_thorough() -> bool {
+    std::env::var("TRAILTRAP_THOROUGH").is_ok_and(|value| value == "1")
+}
+
+/// So many, or about half of them: see [`is_thorough`].
+pub fn usual(all: usize) -> usize {
+    if is_thorough() { all } else { all.div_ceil(2) }
+}
+
 /// The seeds that were asked for: `TRAILTRAP_SEEDS=1000` is more than the usual,
 /// `TRAILTRAP_SEEDS=17..18` only that one.
 pub fn seeds(usual: u64) -> Range<u64> {
