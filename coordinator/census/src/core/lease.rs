@@ -30,7 +30,7 @@ pub struct LeaseTable {
 }
 
 /// So many terms are long, until it is seen that units take longer.
-const LONG: u32 = 10;
+pub(super) const LONG: u32 = 10;
 /// So many expired leases are remembered: more than all workers of a large cluster hold, since all
 /// expire at once if the coordinator was out of reach for longer than a term.
 const EXPIRED: usize = 1 << 16;

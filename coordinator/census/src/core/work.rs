@@ -11,7 +11,7 @@ use trailtrap_shared::plan::{Plan, Unit};
 use super::{
     Core, Fault, Order, Refusal,
     effect::{Effect, News},
-    lease::{EndedLease, Purpose, WorkerId},
+    lease::{EndedLease, LONG, Purpose, WorkerId},
     schedule::{Asked, Share},
     setbacks::{Setback, Setbacks},
 };
@@ -338,7 +338,8 @@ impl Core {
 
     /// Somebody has asked for work. What nobody who asks for some can compare, the coordinator
     /// compares, if that has been so for the time of a lease. As long as there is something to solve,
-    /// all who are there are waited for: they will ask again.
+    /// all who are there are waited for, and will ask again, but for those who have not asked for the
+    /// time after which a lease is long.
     fn compare_unaided(&mut self, is_something_to_solve: bool) {
         if self.order().is_none_or(|order| order.comparisons.open() == 0) {
             return;
@@ -346,7 +347,13 @@ impl Core {
         let workers: Vec<Author> = match is_something_to_solve {
             true => {
                 let all = self.workers.values();
-                let there = all.filter(|worker| self.is_alive(worker) && !worker.distrusted);
+                let is_soon =
+                    |asked| self.now.saturating_sub(asked) < LONG * self.settings.lease_term;
+                let there = all.filter(|worker| {
+                    self.is_alive(worker)
+                        && !worker.distrusted
+                        && worker.asked.is_some_and(is_soon)
+                });
                 there.map(|worker| worker.author.clone()).collect()
             }
             false => self.asking().cloned().collect(),

@@ -255,7 +255,7 @@ impl Archive {
         match self.store.order(order)? {
             Some(record) if self.unfinished || record.result.is_some() => Ok(record),
             None if self.unfinished => {
-                let command = finished::command(&self.store, order, None);
+                let command = finished::command(&self.store, order, None, order);
                 Err(ArchiveError::NotBegun { order, command })
             }
             _ => Err(finished::not_finished(&self.store, order).into()),
@@ -315,7 +315,7 @@ impl Archive {
         if let Some(i) = results.iter().position(|result| !result.is_complete()) {
             if let Some(last) = last {
                 let (order, max_size) = (results[i].order, results[i].max_size());
-                let command = finished::command(&self.store, last, None);
+                let command = finished::command(&self.store, last, None, last);
                 return Err(ArchiveError::Limited { order, max_size, command });
             }
             results.truncate(i);

@@ -132,18 +132,27 @@ pub fn told_of_withdrawn(store: &Store) -> Result<Option<String>, StoreError> {
         "withdrawn are the results of {}, since units that they follow from are to be solved again; \
          `{}` has them again",
         names.join(", "),
-        command(store, last, max_size)
+        command(store, last, max_size, last)
     )))
 }
 
-/// The command that does an order, up to so many edges if not all of it, and keeps what was kept.
-pub(super) fn command(store: &Store, order: usize, max_size: Option<usize>) -> String {
+/// The command that does an order, up to so many edges if not all of it, and all orders from some
+/// first one on again, and keeps what was kept.
+pub(super) fn command(
+    store: &Store,
+    order: usize,
+    max_size: Option<usize>,
+    first: usize,
+) -> String {
     let (limit, data) = (limit_flag(max_size), DataFlag::of(store));
-    // What is said of one order holds for all.
-    let records: Vec<OrderRecord> =
-        (1..=order).filter_map(|order| store.order(order).ok().flatten()).collect();
-    let keep = match records.last() {
-        _ if records.iter().any(|record| record.outcomes_kept) => "",
+    let record = |order| store.order(order).ok().flatten();
+    // What is said holds for all orders that are done again.
+    let is_kept_again = |n: usize| {
+        let is_done_again = |record: &OrderRecord| n >= first || record.result.is_none();
+        record(n).is_some_and(|record| record.outcomes_kept && is_done_again(&record))
+    };
+    let keep = match record(order) {
+        _ if (1..=order).any(is_kept_again) => "",
         Some(last) if last.graphs_dropped => " --keep minimal",
         Some(_) => " --keep graphs",
         None => "",
@@ -202,8 +211,8 @@ impl Dispute<'_> {
                 let data = DataFlag::of(store);
                 FinishedError::OpenAlarm { order, number, alarm: alarm.line(number), data }
             }
-            Dispute::Doubted(number, _) => {
-                let command = command(store, order, limit_of(store, order));
+            Dispute::Doubted(number, first) => {
+                let command = command(store, order, limit_of(store, order), first);
                 FinishedError::Doubted { order, number, command }
             }
         }
@@ -252,7 +261,7 @@ pub fn results(store: &Store) -> Result<Vec<OrderResult>, FinishedError> {
 
 /// That an order is not finished in this store.
 pub fn not_finished(store: &Store, order: usize) -> FinishedError {
-    let command = command(store, order, limit_of(store, order));
+    let command = command(store, order, limit_of(store, order), order);
     FinishedError::NotFinished { order, command }
 }
 
