@@ -42,7 +42,8 @@ const NUMBER_TEXT: &str = "\
 /// No block has more bytes.
 const LARGEST_BLOCK: u64 = 1 << 30;
 /// A file that the disk cannot read is read again after these times, before it is taken for lost.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// No longer: others wait for their blocks meanwhile.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// So many blocks are written at a time.
 const TOGETHER: usize = 8;
 
@@ -289,7 +290,8 @@ impl Shelf {
     /// What the system says.
     pub fn block(&self, layout: Layout, checksum: Checksum) -> io::Result<Option<Block>> {
         let listed = self.lying.lock().get(&checksum).copied();
-        let bytes = self.depot()?.read_any(&checksum, LARGEST_BLOCK)?;
+        let depot = self.depot()?;
+        let bytes = read_or_lost(&depot, || depot.read_any(&checksum, LARGEST_BLOCK), &PAUSES)?;
         let block = bytes.and_then(|bytes| Block::parse(layout, bytes).ok());
         let block = block.filter(|block| block.name().checksum == checksum);
         if block.is_none() {
