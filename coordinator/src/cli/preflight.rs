@@ -212,11 +212,14 @@ pub fn check_disk(
         return check_room(extent, keep, data, present, needed + BESIDE);
     };
     if !is_in_object_store(depot) {
-        // What was done before there was a depot stays where it is.
-        let present = bytes_below(depot) + present.saturating_sub(listed);
-        check_room(extent, keep, depot, present, needed)?;
+        // What was done before there was a depot stays where it is, if all of it is kept.
+        let elsewhere = match keep {
+            Keep::All => present.saturating_sub(listed),
+            Keep::Graphs | Keep::Minimal => 0,
+        };
+        check_room(extent, keep, depot, bytes_below(depot) + elsewhere, needed)?;
     }
-    check_room(extent, keep, data, present, listed + BESIDE)
+    check_room(extent, keep, data, present.min(listed), listed + BESIDE)
 }
 
 /// Compares the disk that a directory will take, in all, with what it has already and what is free.

@@ -268,8 +268,8 @@ impl Common {
         Goal::new(order, self.max_size)
     }
 
-    /// Takes the directory, if there is room for what is to come; shelves of workers and object
-    /// stores do not say what room they have. A coordinator holds no partitions, and has no budget.
+    /// Takes the directory, if there is room for what is to come there, and in a depot; shelves of
+    /// workers and object stores do not say what room they have. A coordinator holds no partitions, and has no budget.
     /// Says, too, where larger blocks are to be kept: as it was said, or where they were before.
     pub fn prepare(
         &self,
@@ -316,7 +316,9 @@ impl Common {
             let Begun { game, class, .. } = begun;
             let goal = goal.of_class(class);
             preflight::check_order(class, goal)?;
-            if !self.force {
+            // A coordinator with shelves has names, and little else.
+            let is_looked_at = !matches!(kept, Kept::OnShelves) || memory.is_some();
+            if !self.force && is_looked_at {
                 let extent = Extent::new(game, class, goal);
                 let (keep, data) = (self.keep.into(), directory.path());
                 let check = |depot| preflight::check_disk(&extent, keep, data, depot);
