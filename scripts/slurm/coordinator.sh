@@ -5,8 +5,6 @@ set -u
 order=$1
 shift
 echo "coordinator: job $SLURM_JOB_ID on $(hostname), start $((${SLURM_RESTART_COUNT:-0} + 1))"
-# What an earlier run has left is not what is waited for.
-rm -f "$TRAILTRAP_RUN/results.json"
 again=
 child=
 # Slurm announces the time limit, and some sites preemption, by SIGUSR1 to this script alone.
