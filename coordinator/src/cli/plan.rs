@@ -14,7 +14,11 @@ use trailtrap_shared::{
 use trailtrap_worker::process::limits::Size;
 
 use super::{
-    machines::MachineArguments, plan_sample::PlanSampleCommand, preflight, run::parse_order,
+    machines::MachineArguments,
+    plan_sample::PlanSampleCommand,
+    preflight,
+    report::{core_hours, line},
+    run::parse_order,
 };
 use crate::{
     forecast::{Forecast, stored_bytes},
@@ -138,16 +142,6 @@ impl PlanCommand {
         terminal::print_as(self.json, &forecast, || to_text(&forecast))?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// A line of what `plan` and `plan sample` tell.
-pub fn line(what: &str, number: String) -> String {
-    format!("  {what:26}{number}\n")
-}
-
-/// Seconds of a core, for people.
-pub fn core_hours(seconds: f64) -> String {
-    format!("{:.3} core-hours", seconds / 3600.0)
 }
 
 fn to_text(forecast: &Forecast) -> String {

@@ -9,7 +9,7 @@ use trailtrap_shared::{game::trail_trap::decide::MAX_DECIDED_ORDER, graph::pairs
 use trailtrap_worker::process::limits::{self, Size};
 
 use super::{
-    plan::{core_hours, line},
+    report::{core_hours, line},
     sample::Drawn,
 };
 use crate::{

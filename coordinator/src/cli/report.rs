@@ -12,6 +12,16 @@ use trailtrap_shared::{
     game::{About, GameName},
 };
 
+/// A line of what `plan` and `plan sample` tell.
+pub fn line(what: &str, number: String) -> String {
+    format!("  {what:26}{number}\n")
+}
+
+/// Seconds of a core, for people.
+pub fn core_hours(seconds: f64) -> String {
+    format!("{:.3} core-hours", seconds / 3600.0)
+}
+
 /// What `trailtrap census --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct CensusReport {
