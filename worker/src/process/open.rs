@@ -27,6 +27,11 @@ pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Whether the disk cannot read what lies in some place of it.
+pub fn is_bad_place(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::IO)
+}
+
 /// Opens a regular file to read it. Pipes, devices, directories and links are refused: reading
 /// them may take for ever.
 ///

@@ -106,7 +106,8 @@ const NOTE_TEXT: &str = "\
 impl Depot {
     /// The depot in a directory, or in `s3://BUCKET/PREFIX`, with credentials, region and endpoint
     /// from the environment (`AWS_ACCESS_KEY_ID` …). Leaves a note there, as far as that is
-    /// possible and nothing has its name. When `stop` is cancelled, nothing waits for the depot any more.
+    /// possible and nothing has its name. When `stop` is cancelled, nothing waits for the depot any
+    /// more.
     ///
     /// # Errors
     /// If the place is no depot, holds credentials, cannot be reached, or is an object store and the

@@ -664,15 +664,19 @@ mod tests {
             Place { runtime: tokio::runtime::Runtime::new().unwrap(), directory }
         }
 
-        fn supply(&self, disk: bool, depot: bool) -> Supply {
-            let options = SupplyOptions {
+        fn options(&self, disk: bool, depot: bool) -> SupplyOptions {
+            SupplyOptions {
                 disk_cache: disk.then(|| self.directory.path().join("disk")),
                 disk_budget: Size(1 << 20),
                 depot: depot
                     .then(|| self.directory.path().join("depot").to_str().unwrap().to_owned()),
                 shelf: None,
                 shelf_listen: None,
-            };
+            }
+        }
+
+        fn supply(&self, disk: bool, depot: bool) -> Supply {
+            let options = self.options(disk, depot);
             Supply::open(&options, self.runtime.handle().clone(), CancellationToken::new())
                 .unwrap()
         }
@@ -841,13 +845,8 @@ mod tests {
     #[test]
     fn what_the_own_shelf_has_lost_is_put_there_again() {
         let place = Place::new();
-        let options = SupplyOptions {
-            disk_cache: None,
-            disk_budget: Size(1 << 20),
-            depot: None,
-            shelf: Some(place.directory.path().join("shelf")),
-            shelf_listen: None,
-        };
+        let shelf = Some(place.directory.path().join("shelf"));
+        let options = SupplyOptions { shelf, ..place.options(false, false) };
         let runtime = place.runtime.handle().clone();
         let supply = Supply::open(&options, runtime, CancellationToken::new()).unwrap();
         supply.use_shelves(Some(Mark(7))).unwrap();

@@ -22,7 +22,7 @@ use trailtrap_shared::{
     protocol::codec,
 };
 use trailtrap_worker::{
-    process::together::together,
+    process::{open, together::together},
     supply::{
         is_shared,
         kept::{self, KeptDepot, Mark},
@@ -74,8 +74,7 @@ impl DepotRecord {
 /// Whether what cannot be read may be a single file, and not its depot, if that is there: its place
 /// on the disk is bad, or it is no file at all.
 pub(super) fn is_bad_file(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::IO.raw_os_error())
-        || error.kind() == io::ErrorKind::InvalidInput
+    open::is_bad_place(error) || error.kind() == io::ErrorKind::InvalidInput
 }
 
 /// References begin like this, and blocks do not.

@@ -21,7 +21,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
 use trailtrap_shared::{
     game::Layout,
     partition::{Block, BlockName, Checksum},
@@ -340,17 +339,16 @@ fn read_or_lost(
     read: impl Fn() -> io::Result<Option<Vec<u8>>>,
     pauses: &[Duration],
 ) -> io::Result<Option<Vec<u8>>> {
-    let is_bad = |error: &io::Error| error.raw_os_error() == Some(Errno::IO.raw_os_error());
     let mut found = read();
     for &pause in pauses {
-        if !found.as_ref().is_err_and(is_bad) {
+        if !found.as_ref().is_err_and(open::is_bad_place) {
             break;
         }
         thread::sleep(pause);
         found = read();
     }
     match found {
-        Err(error) if is_bad(&error) => depot.check().map(|()| None),
+        Err(error) if open::is_bad_place(&error) => depot.check().map(|()| None),
         found => found,
     }
 }
@@ -366,6 +364,7 @@ fn number(text: &[u8]) -> Option<ShelfNumber> {
 mod tests {
     use std::{cell::Cell, fs};
 
+    use rustix::io::Errno;
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
