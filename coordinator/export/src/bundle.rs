@@ -179,7 +179,7 @@ pub fn bundle(
         bundle_format: BUNDLE_FORMAT,
         title: documents::title(about, class),
         class,
-        game: format!("{} ({})", about.title, about.reference),
+        game: documents::game(about),
         exported_by: program,
         formats: FormatVersions {
             public_digest: 1,

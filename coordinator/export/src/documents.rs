@@ -21,6 +21,11 @@ pub fn title(about: &About, class: Class) -> String {
     format!("Exact census of the game {} over all {graphs} of small order", about.title)
 }
 
+/// The game, and where it is defined.
+pub fn game(about: &About) -> String {
+    format!("{} ({})", about.title, about.reference)
+}
+
 fn summary(about: &About, class: Class) -> String {
     let graphs = match class {
         Class::All => "every graph".to_owned(),

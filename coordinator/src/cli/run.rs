@@ -269,8 +269,9 @@ impl Common {
     }
 
     /// Takes the directory, if there is room for what is to come there, and in a depot; shelves of
-    /// workers and object stores do not say what room they have. A coordinator holds no partitions, and has no budget.
-    /// Says, too, where larger blocks are to be kept: as it was said, or where they were before.
+    /// workers and object stores do not say what room they have. A coordinator holds no partitions,
+    /// and has no budget. Says, too, where larger blocks are to be kept: as it was said, or where they
+    /// were before.
     pub fn prepare(
         &self,
         order: usize,

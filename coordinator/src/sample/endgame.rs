@@ -15,7 +15,7 @@ use trailtrap_shared::{
     count::{digest::Digest, statistics::Counts},
     game::{
         Game, TrailTrap,
-        trail_trap::decide::{Endgame, EndgameBuilder, EndgameError},
+        trail_trap::decide::{Endgame, EndgameBuilder, EndgameError, MOST_GRAPHS},
     },
     graph::{degree::DegreeSequence, pairs, polya::graphs_by_size},
     labelling::MAX_PLAIN_ORDER,
@@ -68,9 +68,8 @@ pub enum LoadError {
     },
     /// So many graphs make no endgame.
     #[error(
-        "order {order} has {graphs} graphs with {size} edges, and an endgame has room for {}: \
-         without --endgame-size the largest is taken that can be",
-        u32::MAX
+        "order {order} has {graphs} graphs with {size} edges, and an endgame has room for \
+         {MOST_GRAPHS}: without --endgame-size the largest is taken that can be"
     )]
     Large {
         /// The order.
@@ -170,8 +169,7 @@ impl Known {
     /// # Errors
     /// There are not so many, or too many graphs with them.
     pub fn endgame_size(&self, asked: Option<usize>) -> Result<usize, LoadError> {
-        let is_kept = |size: &usize| self.order.outcomes_of(*size).is_ok();
-        let most = || self.sizes().find(is_kept).or(self.sizes().next()).unwrap_or(0);
+        let most = || self.largest_kept().or(self.sizes().next()).unwrap_or(0);
         let size = asked.unwrap_or_else(most);
         self.check(size).map(|()| size)
     }
@@ -179,8 +177,13 @@ impl Known {
     /// The numbers of edges up to which all is known and whose graphs can be in an endgame, from the
     /// largest.
     fn sizes(&self) -> impl Iterator<Item = usize> {
-        let fits = |&size: &usize| self.graphs(size) <= u32::MAX.into();
+        let fits = |&size: &usize| self.graphs(size) <= MOST_GRAPHS;
         (0..=self.max_size()).rev().filter(fits)
+    }
+
+    /// The largest of them of which there are outcomes.
+    fn largest_kept(&self) -> Option<usize> {
+        self.sizes().find(|&size| self.has_outcomes(size))
     }
 
     /// How many graphs there are with so many edges.
@@ -204,7 +207,7 @@ impl Known {
             let data = self.data.clone();
             return Err(LoadError::Size { order, max_size, size, data });
         }
-        match graphs <= u32::MAX.into() {
+        match graphs <= MOST_GRAPHS {
             true => Ok(()),
             false => Err(LoadError::Large { order, size, graphs }),
         }
@@ -215,16 +218,17 @@ impl Known {
     /// # Errors
     /// The outcomes were not kept.
     pub fn check_outcomes(&self, size: usize) -> Result<(), LoadError> {
-        let is_kept = |size: &usize| self.order.outcomes_of(*size).is_ok();
-        self.order.outcomes_of(size).map_err(|cause| {
-            let kept = self.sizes().find(is_kept);
-            match (cause, kept) {
-                (FinishedError::NotKept(order), Some(kept)) => {
-                    LoadError::Outcomes { order, size, kept }
-                }
-                (cause, _) => needs(self.order(), &self.data, cause),
+        self.order.outcomes_of(size).map_err(|cause| match (cause, self.largest_kept()) {
+            (FinishedError::NotKept(order), Some(kept)) => {
+                LoadError::Outcomes { order, size, kept }
             }
+            (cause, _) => needs(self.order(), &self.data, cause),
         })
+    }
+
+    /// Whether there is: see [`Known::check_outcomes`].
+    pub fn has_outcomes(&self, size: usize) -> bool {
+        self.order.outcomes_of(size).is_ok()
     }
 
     /// Up to how many edges a second search of graphs takes its outcomes from a census, of which the
@@ -232,7 +236,7 @@ impl Known {
     /// there are none with fewer. Of a census that is not there yet all are taken to be kept.
     pub fn other_size(known: Option<&Self>, size: usize) -> Option<usize> {
         let smaller = size.checked_sub(2)?;
-        let is_kept = known.is_none_or(|known| known.check_outcomes(smaller).is_ok());
+        let is_kept = known.is_none_or(|known| known.has_outcomes(smaller));
         Some(if is_kept { smaller } else { size })
     }
 

@@ -663,8 +663,7 @@ fn load(known: &Known, size: usize, pool: &ThreadPool) -> Result<Endgame, Sample
     let available = limits::available_memory();
     if needed > available {
         let fits = |&size: &usize| known.bytes(size) <= available;
-        let is_kept = |size: &usize| known.check_outcomes(*size).is_ok();
-        let smaller = (0..size).rev().filter(fits).find(is_kept);
+        let smaller = (0..size).rev().filter(fits).find(|&size| known.has_outcomes(size));
         let (needed, available) = (Size(needed), Size(available));
         return Err(SampleError::Memory { size, smaller, needed, available });
     }

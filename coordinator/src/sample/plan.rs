@@ -12,7 +12,7 @@ use rayon::ThreadPool;
 use rustix::time::ClockId;
 use serde::Serialize;
 use trailtrap_shared::{
-    game::trail_trap::decide::{Decided, Decider, Endgame},
+    game::trail_trap::decide::{Decided, Decider, Endgame, MOST_GRAPHS},
     graph::{pairs, polya::graphs_by_size},
     labelling::batch::Kernel,
     sample::{
@@ -274,7 +274,7 @@ pub fn forecast(
     };
     let longest = strata.iter().map(|stratum| stratum.seconds).fold(0.0, f64::max);
     let endgames = (LEAST_ENDGAME..pairs(order) / 2)
-        .take_while(|&size| endgame_size.is_some() && classes[size] <= u64::from(u32::MAX))
+        .take_while(|&size| endgame_size.is_some() && classes[size] <= MOST_GRAPHS)
         .map(|size| (size, endgame_bytes(order, classes[size])))
         .map(|(size, bytes)| {
             let seconds = |stratum: &StratumPlan| {
@@ -514,7 +514,7 @@ fn calibrate(
         Some((known, size)) => {
             let wanted = size.min(known.max_size());
             let fits = |size: &usize| known.bytes(*size) <= question.memory;
-            let is_kept = |size: &usize| known.check_outcomes(*size).is_ok();
+            let is_kept = |size: &usize| known.has_outcomes(*size);
             let Some(largest) = (0..=wanted).rev().find(|size| fits(size) && is_kept(size)) else {
                 let size = (0..wanted).find(is_kept).unwrap_or(wanted);
                 known.check_outcomes(size)?;

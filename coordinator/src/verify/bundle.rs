@@ -297,8 +297,8 @@ impl Bundle {
     fn subject(&self) -> anyhow::Result<()> {
         let Manifest { title, game, .. } = &self.manifest;
         let about = self.about();
-        let right = *title == documents::title(about, self.class())
-            && *game == format!("{} ({})", about.title, about.reference);
+        let right =
+            *title == documents::title(about, self.class()) && *game == documents::game(about);
         ensure!(
             right || !self.is_of_this_format(),
             "manifest.json names '{title}' and '{game}', and its files are about something else"

@@ -25,6 +25,9 @@ use crate::{
 /// Odd, and its upper bits depend on all of those below: multiplying with it scrambles.
 const SCRAMBLE: u128 = 0x2d35_8dcc_aa6c_78a5_9e37_79b9_7f4a_7c15;
 
+/// As many graphs as an endgame has room for: the entries of its directory number them.
+pub const MOST_GRAPHS: u64 = u32::MAX as u64;
+
 /// What is wrong with graphs that were to make an endgame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndgameError {
@@ -32,7 +35,7 @@ pub enum EndgameError {
     #[error("there are no endgames of order {0}: 1 to {MAX_DECIDED_ORDER} can be done")]
     Order(usize),
     /// More than the entries of a directory can number.
-    #[error("{0} graphs are too many for an endgame: it has room for {max}", max = u32::MAX)]
+    #[error("{0} graphs are too many for an endgame: it has room for {MOST_GRAPHS}")]
     TooMany(usize),
     /// A graph was not counted before it was put in.
     #[error("more graphs have come than were counted")]
@@ -169,12 +172,12 @@ impl EndgameBuilder {
     /// For `graphs` graphs of order `order` with `size` edges.
     ///
     /// # Errors
-    /// No searches are compiled for this order, or there are more than 2^32 − 1 graphs.
+    /// No searches are compiled for this order, or there are more than [`MOST_GRAPHS`].
     pub fn new(order: usize, size: usize, graphs: usize) -> Result<Self, EndgameError> {
         if !(1..=MAX_DECIDED_ORDER).contains(&order) {
             return Err(EndgameError::Order(order));
         }
-        if graphs > u32::MAX as usize {
+        if graphs as u64 > MOST_GRAPHS {
             return Err(EndgameError::TooMany(graphs));
         }
         let shape = Shape::new(order, graphs);

@@ -14,7 +14,7 @@ mod search;
 
 use std::collections::VecDeque;
 
-pub use endgame::{Endgame, EndgameBuilder, EndgameError, MissingGraph, Pieces};
+pub use endgame::{Endgame, EndgameBuilder, EndgameError, MOST_GRAPHS, MissingGraph, Pieces};
 use search::{Question, Search, Step};
 
 use crate::{
