@@ -226,13 +226,13 @@ fn has_answer(rest: &Graph, v: usize, steps: &mut u32) -> Option<bool> {
 
 /// The vertices of a component that are least far from the farthest one, and how far.
 pub(super) fn centres(graph: &Graph, component: VertexSet) -> (Vec<usize>, usize) {
-    let far = |v: usize| distance(graph, v);
-    let radius = vertices(component).map(far).min().unwrap_or(0);
-    (vertices(component).filter(|&v| far(v) == radius).collect(), radius)
+    let eccentricity = |v: usize| eccentricity(graph, v);
+    let radius = vertices(component).map(eccentricity).min().unwrap_or(0);
+    (vertices(component).filter(|&v| eccentricity(v) == radius).collect(), radius)
 }
 
-/// How far the farthest vertex of its component is.
-pub(super) fn distance(graph: &Graph, v: usize) -> usize {
+/// The eccentricity of a vertex in its component: how far the farthest vertex there is.
+pub(super) fn eccentricity(graph: &Graph, v: usize) -> usize {
     let (mut reached, mut steps): (VertexSet, usize) = (1 << v, 0);
     loop {
         let next = vertices(reached).fold(reached, |set, w| set | graph.neighbours(w));
@@ -245,7 +245,7 @@ pub(super) fn distance(graph: &Graph, v: usize) -> usize {
 
 /// The largest distance within the components of these vertices.
 fn diameter(graph: &Graph, of: VertexSet) -> usize {
-    vertices(of).map(|v| distance(graph, v)).max().unwrap_or(0)
+    vertices(of).map(|v| eccentricity(graph, v)).max().unwrap_or(0)
 }
 
 /// Whether two vertices lie in different components, and the trails from the first are not all

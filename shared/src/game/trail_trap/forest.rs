@@ -2,7 +2,7 @@
 //! components. Knows nothing of the recurrence or of the search, and so is an independent check of
 //! both.
 
-use super::conditions::{centres, distance};
+use super::conditions::{centres, eccentricity};
 use crate::{
     game::Move,
     graph::{Graph, VertexSet, all_vertices, component, vertices},
@@ -52,7 +52,7 @@ fn wins(forest: &Graph, (u, v): Move) -> bool {
 /// parts the players.
 fn mover_wins(unused: &Graph, a: usize, b: usize) -> bool {
     let Some(path) = path(unused, a, b) else {
-        return distance(unused, a) > distance(unused, b);
+        return eccentricity(unused, a) > eccentricity(unused, b);
     };
     let branches: Vec<[usize; 2]> = path.iter().map(|&v| branches(unused, &path, v)).collect();
     wins_on_path(&branches, [0, path.len() - 1], true)
@@ -77,7 +77,7 @@ fn path(forest: &Graph, a: usize, b: usize) -> Option<Vec<usize>> {
 /// off the path; 0 if there is none.
 fn branches(forest: &Graph, path: &[usize], v: usize) -> [usize; 2] {
     let on_path = path.iter().fold(0, |set, &w| set | 1 << w);
-    let depth = |w: usize| 1 + distance(&forest.without_edge(v, w), w);
+    let depth = |w: usize| 1 + eccentricity(&forest.without_edge(v, w), w);
     let mut depths: Vec<usize> = vertices(forest.neighbours(v) & !on_path).map(depth).collect();
     depths.sort_unstable_by(|a, b| b.cmp(a));
     depths.resize(depths.len().max(2), 0);
