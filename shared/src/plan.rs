@@ -87,6 +87,11 @@ impl Shard {
             predecessors: Vec::new(),
         }
     }
+
+    /// The buckets of its partition.
+    pub fn buckets(&self) -> Range<u32> {
+        0..1 << self.bucket_bits
+    }
 }
 
 /// The shards of one order, or those of its graphs with few edges, by number of edges and then by
@@ -454,7 +459,7 @@ pub const LEAST_TOGETHER: u64 = 25_000;
 
 /// The indices of those of `count` parents of one degree sequence that part `part` of `parts`
 /// extends. The ranges of all parts are consecutive and differ in length by one at most.
-pub fn parent_range(count: usize, part: u32, parts: u32) -> std::ops::Range<usize> {
+pub fn parent_range(count: usize, part: u32, parts: u32) -> Range<usize> {
     let bound = |p: u32| (count as u128 * u128::from(p) / u128::from(parts)) as usize;
     bound(part)..bound(part + 1)
 }

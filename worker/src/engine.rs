@@ -572,7 +572,7 @@ impl<L: Link> Engine<L> {
             let predecessor = &plan.shards[predecessor as usize];
             let bytes = (predecessor.estimate as usize * entry_bytes(plan.layout, plan.order))
                 >> predecessor.bucket_bits;
-            for bucket in 0..1u32 << predecessor.bucket_bits {
+            for bucket in predecessor.buckets() {
                 let Some(rest) = left.checked_sub(bytes) else { break 'all };
                 left = rest;
                 if bytes_together + bytes > BYTES_TOGETHER {

@@ -65,7 +65,7 @@ impl Invention {
         let rest = if unit.part == 0 { shard.mass % parts } else { 0 };
         statistics.labelled.all.graphs = shard.mass / parts + rest;
         let summary = Summary { statistics, digest: Digest::default() };
-        let blocks = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
+        let blocks = shard.buckets().flat_map(|bucket| {
             let none = std::iter::empty();
             let (sequence, bits) = (shard.sequence, shard.bucket_bits);
             let table = BucketTable::new(plan.layout, sequence, bits, bucket, none, |_, _| ());

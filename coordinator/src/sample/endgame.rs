@@ -276,7 +276,7 @@ impl Known {
             .shards
             .iter()
             .filter(|shard| shard.size == size)
-            .flat_map(|shard| (0..1u32 << shard.bucket_bits).map(move |bucket| (shard, bucket)))
+            .flat_map(|shard| shard.buckets().map(move |bucket| (shard, bucket)))
             .collect();
         let counting = builder.counting();
         each(&buckets, |shard, bucket| {

@@ -254,7 +254,7 @@ impl<G: Game> Verifier<G> {
             let sections: Vec<Section> = Section::ALL.into_iter().filter(kept).collect();
             let mut counts = vec![0u128; sections.len()];
             let mut contents = Vec::new();
-            for bucket in 0..1u32 << shard.bucket_bits {
+            for bucket in shard.buckets() {
                 for (section, count) in sections.iter().zip(&mut counts) {
                     let block = self.finished.store.block(shard, unit.part, bucket, *section)?;
                     *count += block.count as u128;

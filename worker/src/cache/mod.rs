@@ -372,7 +372,7 @@ impl<F: Fetch> PartitionCache<F> {
     /// Drops the tables of a partition, because no shard will read them any more or because its
     /// results were not accepted.
     pub fn retire(&self, shard: &Shard) {
-        for bucket in 0..1u32 << shard.bucket_bits {
+        for bucket in shard.buckets() {
             self.tables.remove(&BucketKey::of(shard, bucket));
         }
         self.change_aside(|aside| aside.remove(shard));

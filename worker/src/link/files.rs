@@ -537,7 +537,7 @@ fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackE
             .try_for_each(|parent| add(Wanted::Parents(parent.sequence)))?;
         for &predecessor in &shard.predecessors {
             let predecessor = &plan.shards[predecessor as usize];
-            let mut buckets = 0..1u32 << predecessor.bucket_bits;
+            let mut buckets = predecessor.buckets();
             buckets.try_for_each(|bucket| add(Wanted::Bucket(predecessor.sequence, bucket)))?;
         }
     }

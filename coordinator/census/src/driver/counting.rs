@@ -151,7 +151,7 @@ impl Census {
         if 1 << shard.bucket_bits > MOST_BUCKETS {
             return None;
         }
-        for bucket in 0..1u32 << shard.bucket_bits {
+        for bucket in shard.buckets() {
             let mut bytes = 0;
             for section in [Section::Keys, Section::Outcomes] {
                 let described = match delivery.block(bucket, section)? {

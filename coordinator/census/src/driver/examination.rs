@@ -29,7 +29,7 @@ use super::{Census, CensusError, DisputeVerdict, counting::CountTicket, parts::C
 use crate::{
     core::{Case, Examined, Suspect, Trace, parents::ENUMERATED_ORDER, secret::Draws},
     records::{Author, Delivery, UnitRecord, ahead::Ahead, alarm, delivery},
-    store::{Store, StoreError, block_id},
+    store::{Store, StoreError, block_ids},
     trust::trial::{Odds, Trial, TrialError},
 };
 
@@ -369,10 +369,7 @@ impl Census {
         counts: Counts,
     ) -> Sound<Ahead> {
         let shard = planned(plan, unit)?;
-        let expected = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
-            Section::ALL.map(|section| block_id(shard, unit.part, bucket, section))
-        });
-        if !blocks.iter().map(|block| block.id).eq(expected) {
+        if !blocks.iter().map(|block| block.id).eq(block_ids(shard, unit.part)) {
             return flaw("its blocks are not those of the unit");
         }
         let game = self.store.game();

@@ -431,11 +431,9 @@ impl Census {
         content: Content,
     ) -> Result<Option<Ahead>, CensusError> {
         let Some(shard) = plan.shards.get(unit.shard as usize) else { return Ok(None) };
-        let places = (0..1u32 << shard.bucket_bits)
-            .flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));
         let mut blocks = Vec::new();
-        for (bucket, section) in places {
-            match self.store.block(shard, unit.part, bucket, section) {
+        for id in store::block_ids(shard, unit.part) {
+            match self.store.read(&id) {
                 Ok(block) => blocks.push(block),
                 Err(error) if error.bad_block().is_some() => return Ok(None),
                 Err(error) => return Err(error.into()),

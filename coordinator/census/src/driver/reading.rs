@@ -13,7 +13,7 @@ use super::{Census, CensusError};
 use crate::{
     core::{Damage, parents::ENUMERATED_ORDER},
     records::DeliveredBlock,
-    store::{StoreError, block_id},
+    store::{StoreError, block_id, block_ids},
 };
 
 /// A description holds so many bytes of blocks at most: hundreds may be on their way.
@@ -74,7 +74,7 @@ impl Census {
                 let plan = self.parent_plan(sequence.order())?;
                 let Some(index) = plan.find(sequence) else { return Ok(Some(Vec::new())) };
                 let shard = &plan.shards[index as usize];
-                let places = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
+                let places = shard.buckets().flat_map(|bucket| {
                     (0..shard.parts).map(move |part| block_id(shard, part, bucket, Section::Keys))
                 });
                 Ok(Some(places.map(|id| take(&id, None)).collect::<Result<_, _>>()?))
@@ -125,14 +125,11 @@ impl Census {
 
     /// All blocks of a finished unit of the order in work.
     pub(super) fn unit_blocks(&self, plan: &Plan, unit: Unit) -> Result<Vec<Block>, CensusError> {
-        let shard = plan.shard_of(unit);
         let pending = self.state().core.pending(unit).cloned();
-        let places = (0..1u32 << shard.bucket_bits)
-            .flat_map(|bucket| Section::ALL.map(|section| (bucket, section)));
-        places
-            .map(|(bucket, section)| {
-                let at_hand = pending.as_ref().and_then(|unit| unit.block(bucket, section));
-                Ok(self.read_one(&block_id(shard, unit.part, bucket, section), at_hand)?)
+        block_ids(plan.shard_of(unit), unit.part)
+            .map(|id| {
+                let at_hand = pending.as_ref().and_then(|unit| unit.block(id.bucket, id.section));
+                Ok(self.read_one(&id, at_hand)?)
             })
             .collect()
     }

@@ -450,7 +450,7 @@ impl Archive {
         let mut graphs = Vec::new();
         for shard in &finished.plan.shards {
             let sequence = shard.sequence;
-            for bucket in 0..1u32 << shard.bucket_bits {
+            for bucket in shard.buckets() {
                 let listed = finished.slots(shard, bucket, Section::Wins)?;
                 let listed: HashSet<u64> = listed.into_iter().collect();
                 for slot in finished.slots(shard, bucket, Section::Keys)? {
@@ -470,7 +470,7 @@ impl Archive {
     /// A block is missing or damaged.
     pub fn listed(&self, shard: &Shard, part: u32) -> Result<Vec<Graph>, ArchiveError> {
         let mut graphs = Vec::new();
-        for bucket in 0..1u32 << shard.bucket_bits {
+        for bucket in shard.buckets() {
             for slot in self.store.block(shard, part, bucket, Section::Wins)?.slots() {
                 let graph = graph_of_slot(&shard.sequence, slot);
                 graphs

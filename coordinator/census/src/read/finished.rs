@@ -437,7 +437,7 @@ impl FinishedOrder {
         &self,
         shard: &Shard,
     ) -> impl Iterator<Item = Result<BucketTable, FinishedError>> {
-        (0..1u32 << shard.bucket_bits).map(|bucket| self.table(shard, bucket))
+        shard.buckets().map(|bucket| self.table(shard, bucket))
     }
 }
 
@@ -459,7 +459,7 @@ impl Source for FinishedSource<'_> {
             (None, Some(below)) => {
                 let shard = below.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
                 let mut slots = Vec::new();
-                for bucket in 0..1u32 << shard.bucket_bits {
+                for bucket in shard.buckets() {
                     slots.extend(below.slots(shard, bucket, Section::Keys)?);
                 }
                 slots

@@ -1045,6 +1045,13 @@ pub fn block_id(shard: &Shard, part: u32, bucket: u32, section: Section) -> Bloc
     BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section }
 }
 
+/// The places of all blocks of a part of a shard, in the order in which they are delivered.
+pub fn block_ids(shard: &Shard, part: u32) -> impl Iterator<Item = BlockId> {
+    shard
+        .buckets()
+        .flat_map(move |bucket| Section::ALL.map(|section| block_id(shard, part, bucket, section)))
+}
+
 /// The game and the class that the store is of, which have to be those that are asked for.
 fn check_format(
     found: &StoreFormat,

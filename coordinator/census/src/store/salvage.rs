@@ -19,7 +19,7 @@ use trailtrap_shared::{
 use trailtrap_worker::supply::kept::KeptDepot;
 
 use super::{
-    Store, StoreError, block_id, of_depot, plan,
+    Store, StoreError, block_ids, of_depot, plan,
     wreck::{Wreck, unless_short},
 };
 use crate::{
@@ -391,11 +391,7 @@ impl Salvage<'_> {
         order: &OrderRecord,
     ) -> Result<Option<(UnitRecord, Vec<Block>)>, StoreError> {
         let Some(record) = self.old.unit(unit)? else { return Ok(None) };
-        let ids: Vec<BlockId> = (0..1u32 << shard.bucket_bits)
-            .flat_map(|bucket| {
-                Section::ALL.map(|section| block_id(shard, unit.part, bucket, section))
-            })
-            .collect();
+        let ids: Vec<BlockId> = block_ids(shard, unit.part).collect();
         let was_dropped = |id: &BlockId| !order.outcomes_kept && id.section != Section::Wins;
         let (mut blocks, mut wrong) = (Vec::new(), None);
         for id in &ids {
