@@ -441,7 +441,7 @@ impl Crew {
         state.tally.counts.leases += 1;
         let order = grant.order as usize;
         if state.plan.as_ref().is_none_or(|plan| plan.order < order) {
-            let plan = self.census.leased_plan().filter(|plan| plan.order == order)?;
+            let plan = self.census.plan_in_work().filter(|plan| plan.order == order)?;
             let waited = state.opening.take().map(|(since, _)| since.elapsed());
             state.tally.openings.extend(waited.map(|waited| waited.as_secs_f64()));
             state.machines.begin_order(&plan);

@@ -261,7 +261,7 @@ impl GrpcService {
 
     /// How many graphs may be granted together: their results come as one message.
     fn most_together(&self) -> u64 {
-        let plan = self.census.leased_plan();
+        let plan = self.census.plan_in_work();
         let entry = plan.map_or(1, |plan| entry_bytes(plan.layout, plan.order));
         (self.together_bytes / entry) as u64
     }

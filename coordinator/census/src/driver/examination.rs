@@ -686,7 +686,7 @@ mod tests {
         const RATE: f64 = 1e-3;
         const GRAPHS: u64 = 1000;
         let (_directory, census) = census(RATE);
-        let plan = census.leased_plan().unwrap();
+        let plan = census.plan_in_work().unwrap();
         assert_eq!(plan.order, ORDER);
         let [lacking, other] = [100, 101].map(|shard| Unit { order: ORDER as u8, shard, part: 0 });
         census.lackings.lock().insert(lacking, 1);

@@ -512,7 +512,7 @@ impl Census {
     }
 
     /// The plan of the order in work.
-    pub fn leased_plan(&self) -> Option<Arc<Plan>> {
+    pub fn plan_in_work(&self) -> Option<Arc<Plan>> {
         self.state().core.plan().cloned()
     }
 
@@ -660,7 +660,7 @@ mod tests {
         let options =
             CensusOptions { fits_workers: true, ..CensusOptions::new(Goal::new(2, None)) };
         let census = Census::open(&directory.path().join("store"), options).unwrap();
-        assert!(census.leased_plan().is_none());
+        assert!(census.plan_in_work().is_none());
         let worker = census.register("Bea", 1, "kernel", Some(256 << 20)).unwrap();
         let plan = loop {
             match census.assign_blocking(worker, 1, Duration::from_secs(1)) {

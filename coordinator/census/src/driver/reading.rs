@@ -23,7 +23,7 @@ impl Census {
     /// Whether the order in work is extended from graphs of the order of these. Those of other
     /// orders may have been dropped.
     fn has_parents(&self, sequence: &DegreeSequence) -> bool {
-        self.leased_plan().is_some_and(|plan| plan.order == sequence.order() + 1)
+        self.plan_in_work().is_some_and(|plan| plan.order == sequence.order() + 1)
     }
 
     /// Roughly the bytes of what a worker wants to read: of a lower bound for its graphs, near the
@@ -44,7 +44,7 @@ impl Census {
                 (Some(plan), slot_bytes(parents.order()), false)
             }
             Wanted::Bucket(sequence, _) => {
-                (self.leased_plan(), entry_bytes(self.store.layout(), sequence.order()), true)
+                (self.plan_in_work(), entry_bytes(self.store.layout(), sequence.order()), true)
             }
         };
         let bytes = plan.and_then(|plan| {
@@ -224,7 +224,7 @@ impl Census {
         edition: u32,
     ) -> Result<(), CensusError> {
         let order = id.sequence.order();
-        let plan = match self.leased_plan().filter(|plan| plan.order == order) {
+        let plan = match self.plan_in_work().filter(|plan| plan.order == order) {
             Some(plan) => plan,
             None => self.parent_plan(order)?,
         };
