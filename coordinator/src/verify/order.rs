@@ -34,7 +34,7 @@ use trailtrap_shared::{
     },
     game::{Game, Method, SUMS, Search, Theorem},
     graph::{Code, Graph, factorial, nauty},
-    labelling::batch::Kernel,
+    labelling::{batch::Kernel, hashed},
     partition::{BucketTable, Content, Section, graph_of_slot, slot_of_labelled},
     plan::{Shard, Unit},
 };
@@ -343,45 +343,11 @@ impl<G: Game> Verifier<G> {
         let shards = self.shards_with_outcomes()?;
         let graphs = AtomicU64::new(0);
         let told: Mutex<(HashMap<u32, Share>, HashMap<u32, u128>)> = Mutex::default();
-        let class = self.class();
         let of_shards = self.recorded_of_shards()?;
         self.for_each_shard("digests", shards.iter().copied(), |index, shard| {
-            let n = plan.order;
-            let mut digester = Digester::<G>::new(&shard.sequence, Kernel::best());
-            let mut statistics = Statistics::default();
-            let mut ahead = AheadCounter::new(class);
-            for (bucket, table) in self.finished.tables(shard).enumerate() {
-                let table = table?;
-                let mut won = Vec::new();
-                for i in 0..table.len() {
-                    let graph = stored_graph(shard, &table, i)?;
-                    ensure!(class.contains(&graph), "{graph:?} does not belong to the class");
-                    let labelling = trailtrap_shared::labelling::hashed::label(&graph);
-                    let slot = slot_of_labelled(&graph, &labelling);
-                    ensure!(
-                        slot == table.slot(i),
-                        "{}: the graph at slot {:#x} is not canonical",
-                        shard.sequence,
-                        table.slot(i)
-                    );
-                    let outcome = G::decode(n, table.record(i));
-                    let tally = G::tally(&graph, labelling.automorphisms, &outcome);
-                    statistics.add(&graph, labelling.automorphisms, &tally);
-                    digester.add(&graph, &outcome);
-                    ahead.add::<G>(&graph, labelling.automorphisms, &outcome);
-                    won.extend(tally.listed.then_some(slot));
-                }
-                let mut listed = self.finished.slots(shard, bucket as u32, Section::Wins)?;
-                listed.sort_unstable();
-                ensure!(
-                    listed == won,
-                    "{}: its list of P1-wins is not what its outcomes say",
-                    shard.sequence
-                );
-                graphs.fetch_add(table.len() as u64, Ordering::Relaxed);
-            }
-            let counted = ahead.finish(plan, &shard.sequence).map_err(anyhow::Error::msg)?;
-            let ToldAhead { shares, masses } = counted;
+            let (counted, ToldAhead { shares, masses }) = self.counted(shard)?;
+            let Summary { statistics, digest: found } = counted;
+            graphs.fetch_add(statistics.classes.all.graphs as u64, Ordering::Relaxed);
             let mut told = told.lock();
             shares.into_iter().for_each(|(of, share)| *told.0.entry(of).or_default() += share);
             masses.into_iter().for_each(|(of, mass)| *told.1.entry(of).or_default() += mass);
@@ -393,7 +359,6 @@ impl<G: Game> Verifier<G> {
                 "{}: its graphs do not have the recorded statistics",
                 shard.sequence
             );
-            let found = digester.finish();
             ensure!(
                 found == *digest,
                 "{}: its records have digest {found}, recorded is {digest}",
@@ -422,6 +387,45 @@ impl<G: Game> Verifier<G> {
             );
         }
         Ok(scope)
+    }
+
+    /// Statistics and digest of the stored graphs of a shard, taken again, and what these tell ahead.
+    fn counted(&self, shard: &Shard) -> anyhow::Result<(Summary, ToldAhead)> {
+        let (plan, class) = (&self.finished.plan, self.class());
+        let mut digester = Digester::<G>::new(&shard.sequence, Kernel::best());
+        let mut statistics = Statistics::default();
+        let mut ahead = AheadCounter::new(class);
+        for (bucket, table) in self.finished.tables(shard).enumerate() {
+            let table = table?;
+            let mut won = Vec::new();
+            for i in 0..table.len() {
+                let graph = stored_graph(shard, &table, i)?;
+                ensure!(class.contains(&graph), "{graph:?} does not belong to the class");
+                let labelling = hashed::label(&graph);
+                let slot = slot_of_labelled(&graph, &labelling);
+                ensure!(
+                    slot == table.slot(i),
+                    "{}: the graph at slot {:#x} is not canonical",
+                    shard.sequence,
+                    table.slot(i)
+                );
+                let outcome = G::decode(plan.order, table.record(i));
+                let tally = G::tally(&graph, labelling.automorphisms, &outcome);
+                statistics.add(&graph, labelling.automorphisms, &tally);
+                digester.add(&graph, &outcome);
+                ahead.add::<G>(&graph, labelling.automorphisms, &outcome);
+                won.extend(tally.listed.then_some(slot));
+            }
+            let mut listed = self.finished.slots(shard, bucket as u32, Section::Wins)?;
+            listed.sort_unstable();
+            ensure!(
+                listed == won,
+                "{}: its list of P1-wins is not what its outcomes say",
+                shard.sequence
+            );
+        }
+        let ahead = ahead.finish(plan, &shard.sequence).map_err(anyhow::Error::msg)?;
+        Ok((Summary { statistics, digest: digester.finish() }, ahead))
     }
 
     /// What is recorded of each shard, all its parts together.
@@ -466,7 +470,6 @@ impl<G: Game> Verifier<G> {
         self.for_each_in_turn("steps", &drawn, |(index, picks)| {
             let shard = &plan.shards[*index];
             let known = cache.of_predecessors(&self.finished, shard)?;
-            let known: Vec<&Known<G>> = known.iter().map(Arc::as_ref).collect();
             let tables: Vec<BucketTable> =
                 self.finished.tables(shard).collect::<Result<_, _>>()?;
             let total: usize = tables.iter().map(BucketTable::len).sum();
@@ -505,7 +508,6 @@ impl<G: Game> Verifier<G> {
             let shards = plan.shards.iter().enumerate().filter(|(_, shard)| shard.size == size);
             self.for_each_shard(&format!("steps, {size} edges"), shards, |index, shard| {
                 let known = cache.of_predecessors(&self.finished, shard)?;
-                let known: Vec<&Known<G>> = known.iter().map(Arc::as_ref).collect();
                 let mut derived = DerivedSums::default();
                 for table in self.finished.tables(shard) {
                     let table = table?;
@@ -532,7 +534,7 @@ impl<G: Game> Verifier<G> {
         shard: &Shard,
         table: &BucketTable,
         i: usize,
-        known: &[&Known<G>],
+        known: &[Arc<Known<G>>],
     ) -> anyhow::Result<DerivedSums> {
         let graph = stored_graph(shard, table, i)?;
         let stored = G::decode(self.finished.plan.order, table.record(i));
@@ -652,14 +654,11 @@ impl<G: Game> Verifier<G> {
     fn shards(&self, all: bool) -> anyhow::Result<String> {
         self.finished.outcomes()?;
         let plan = &self.finished.plan;
-        let below = if plan.order > ENUMERATED_ORDER + 1 {
-            Some(
-                FinishedOrder::open(&self.finished.store, plan.order - 1)
-                    .context("shards are generated from the order below")?,
-            )
-        } else {
-            None
-        };
+        let is_generated = plan.order > ENUMERATED_ORDER + 1;
+        let below = is_generated
+            .then(|| FinishedOrder::open(&self.finished.store, plan.order - 1))
+            .transpose()
+            .context("shards are generated from the order below")?;
         let source = FinishedSource {
             finished: &self.finished,
             below,
@@ -835,11 +834,7 @@ fn draw_shard(masses: &[u128], random: &mut Random) -> usize {
         .expect("masses add up to the total")
 }
 
-fn stored_graph(
-    shard: &Shard,
-    table: &BucketTable,
-    i: usize,
-) -> anyhow::Result<trailtrap_shared::graph::Graph> {
+fn stored_graph(shard: &Shard, table: &BucketTable, i: usize) -> anyhow::Result<Graph> {
     graph_of_slot(&shard.sequence, table.slot(i))
         .with_context(|| format!("{}: slot {:#x} is no graph", shard.sequence, table.slot(i)))
 }
