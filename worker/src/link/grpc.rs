@@ -406,23 +406,23 @@ impl GrpcLink {
                     "no answer, trying again"
                 );
             });
-        let status = match self.runtime.block_on(answer) {
-            Ok(response) => return Ok(response.into_inner()),
-            Err(status) => status,
-        };
-        let address = self.address();
-        if let Some(other) = other_coordinator(&address, &status) {
-            return Err(LinkError::Refused(other));
+        match self.runtime.block_on(answer) {
+            Ok(response) => Ok(response.into_inner()),
+            Err(status) => Err(self.lost_or_refused(&status, silence())),
         }
-        if !is_passing(&status) {
-            return Err(LinkError::Refused(format!(
-                "coordinator at {address}: {}",
-                status.message()
-            )));
+    }
+
+    /// Why a call that has failed so is not made again, after nobody has been there for this time.
+    fn lost_or_refused(&self, status: &Status, silence: Duration) -> LinkError {
+        let address = self.address();
+        if let Some(other) = other_coordinator(&address, status) {
+            return LinkError::Refused(other);
+        }
+        if !is_passing(status) {
+            return LinkError::Refused(format!("coordinator at {address}: {}", status.message()));
         }
         if self.stop.is_cancelled() {
-            let why = "stopped before the coordinator had answered";
-            return Err(LinkError::Lost(why.to_owned()));
+            return LinkError::Lost("stopped before the coordinator had answered".to_owned());
         }
         let advice = match self.connection.lock().access.pass {
             Some(_) => {
@@ -434,12 +434,12 @@ impl GrpcLink {
                  (--access)"
             }
         };
-        Err(LinkError::Lost(format!(
+        LinkError::Lost(format!(
             "cannot reach the coordinator at {address} ({}); gave up after {} s. Is it running, \
              and is the address right? {advice}",
-            root_cause(&status),
-            silence().as_secs()
-        )))
+            root_cause(status),
+            silence.as_secs()
+        ))
     }
 
     /// Renews the leases that are held, for as long as the link exists; to be spawned on the
