@@ -102,6 +102,11 @@ fn planned(plan: &Plan, unit: Unit) -> Sound<&Shard> {
     }
 }
 
+/// The slots of the graphs of these blocks.
+fn slots(blocks: &[Block]) -> impl Iterator<Item = u64> {
+    blocks.iter().filter(|block| block.id.section == Section::Keys).flat_map(Block::slots)
+}
+
 /// Places of records of a unit that are tried, in increasing order.
 #[derive(Default)]
 struct Drawn {
@@ -389,16 +394,12 @@ impl Census {
             }
         };
         self.check_sums(plan, shard, record)?;
-        let keys = || {
-            let keys = blocks.iter().filter(|block| block.id.section == Section::Keys);
-            keys.flat_map(|block| block.slots())
-        };
-        if plan.order <= ENUMERATED_ORDER && !self.parents.know(&shard.sequence, &mut keys()) {
+        if plan.order <= ENUMERATED_ORDER && !self.parents.know(&shard.sequence, slots(blocks)) {
             return flaw("it lists graphs that nauty does not");
         }
         if shard.parts > 1 && counts == Counts::Again {
             let ranges = self.part_ranges(plan, unit.shard)?;
-            if !ranges.hold(unit.part, keys()) {
+            if !ranges.hold(unit.part, slots(blocks)) {
                 return flaw("it lists a graph of another part");
             }
         }
@@ -509,9 +510,6 @@ impl Census {
         let Case { plan, accepted, other, is_readable, .. } = case;
         let _turn = self.judgements.lock();
         let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
-        let keys = |blocks: &[Block]| -> HashSet<u64> {
-            blocks.iter().step_by(3).flat_map(Block::slots).collect()
-        };
         let judged =
             self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
                 self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
@@ -530,7 +528,8 @@ impl Census {
                     Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),
                     looked_over => looked_over?,
                 };
-                let (first, second) = (keys(&blocks), keys(&others));
+                let all = |blocks: &[Block]| slots(blocks).collect::<HashSet<u64>>();
+                let (first, second) = (all(&blocks), all(&others));
                 let lacks = |graphs: usize| format!("it lacks {graphs} graphs of the other");
                 let first_lacks = second.difference(&first).count();
                 let second_lacks = first.difference(&second).count();

@@ -135,6 +135,25 @@ impl Census {
         if begun.as_ref() != Some(&record) {
             self.store.put_order(n, &record)?;
         }
+        let sizes_kept = if keeps_graphs { SIZES_KEPT } else { 0 };
+        let order = Box::new(self.taken_up(plan, records, &record, sizes_kept)?);
+        // What is stale needs parents, too.
+        if !order.is_recalled() && self.lacks_parents(n)? {
+            return self.solve_again(n, n - 1, edition);
+        }
+        self.warn_of_what_is_not_kept(n, order.waived, outcomes_kept);
+        self.event(|core| core.opened(edition, order));
+        Ok(())
+    }
+
+    /// An order with what the store holds of it.
+    fn taken_up(
+        &self,
+        plan: Arc<Plan>,
+        records: Vec<Recorded>,
+        &OrderRecord { outcomes_kept, graphs_dropped, .. }: &OrderRecord,
+        sizes_kept: usize,
+    ) -> Result<Order, CensusError> {
         let (graphs, pairs) = plan.totals().unwrap_or_default();
         let disputed = self.event(|core| core.disputed());
         let (share, secret) = (self.options.compared_share, self.secret.clone());
@@ -143,28 +162,21 @@ impl Census {
             true => HashSet::new(),
             false => self.comparable(&plan, &records, &comparisons)?,
         };
-        let order = Box::new(Order::open(OrderOpening {
+        Ok(Order::open(OrderOpening {
             parents: contents_of_parents(&self.store, &plan)?,
             ahead: self.known_ahead(&plan, &records)?,
-            told,
+            told: self.store.game().about().told_by_outcome(),
             records,
             outcomes_kept,
             graphs_dropped,
-            sizes_kept: if keeps_graphs { SIZES_KEPT } else { 0 },
+            sizes_kept,
             dropped_together: DROPPED_TOGETHER,
             graphs,
             pairs,
             comparisons,
             comparable,
             plan,
-        }));
-        // What is stale needs parents, too.
-        if !order.is_recalled() && self.lacks_parents(n)? {
-            return self.solve_again(n, n - 1, edition);
-        }
-        self.warn_of_what_is_not_kept(n, order.waived, outcomes_kept);
-        self.event(|core| core.opened(edition, order));
-        Ok(())
+        }))
     }
 
     /// Warns if units are not solved a second time, or outcomes go that were to be kept.
