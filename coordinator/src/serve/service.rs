@@ -205,6 +205,44 @@ impl GrpcService {
         }
     }
 
+    /// Whether a worker plays the same game as the census, on the same graphs, and its results fit.
+    fn check_version(&self, request: &wire::RegisterRequest) -> Result<(), Status> {
+        let pairs = [
+            ("protocol", request.protocol, PROTOCOL),
+            ("labelling", request.labelling, LABELLING.into()),
+            ("block format", request.block_format, BLOCK_FORMAT.into()),
+        ];
+        if let Some((what, theirs, ours)) =
+            pairs.into_iter().find(|(_, theirs, ours)| theirs != ours)
+        {
+            return Err(Status::failed_precondition(format!(
+                "worker has {what} {theirs}, coordinator has {what} {ours}; their results would \
+                 not fit together. Use the same program version for both"
+            )));
+        }
+        let (game, class) = (self.census.game(), self.census.class());
+        if request.game != u32::from(game.layout().on(class).number()) {
+            let theirs = u16::try_from(request.game).ok().and_then(GameName::on_class_of_number);
+            let (their_game, their_class) = theirs.unzip();
+            return Err(Status::failed_precondition(match their_game {
+                Some(theirs) if theirs == game => format!(
+                    "worker has class {}, this is a census of the class {class}: start the worker \
+                     with `--class {class}`",
+                    their_class.unwrap_or_default()
+                ),
+                theirs => {
+                    let theirs =
+                        theirs.map_or_else(|| request.game.to_string(), |game| game.to_string());
+                    format!(
+                        "worker has game {theirs}, this is a census of {game}: start the worker \
+                         with `--game {game}`"
+                    )
+                }
+            }));
+        }
+        Ok(())
+    }
+
     /// Where the shelf of a worker is that comes from this host and says `:PORT`, if it can be
     /// reached there.
     ///
@@ -397,40 +435,7 @@ impl CensusService for GrpcService {
     ) -> Served<wire::RegisterReply> {
         let from = request.extensions().get::<Newcomer>().map(Newcomer::host);
         let request = request.into_inner();
-        let pairs = [
-            ("protocol", request.protocol, PROTOCOL),
-            ("labelling", request.labelling, LABELLING.into()),
-            ("block format", request.block_format, BLOCK_FORMAT.into()),
-        ];
-        if let Some((what, theirs, ours)) =
-            pairs.into_iter().find(|(_, theirs, ours)| theirs != ours)
-        {
-            return Err(Status::failed_precondition(format!(
-                "worker has {what} {theirs}, coordinator has {what} {ours}; their results would \
-                 not fit together. Use \
-                 the same program version for both"
-            )));
-        }
-        let (game, class) = (self.census.game(), self.census.class());
-        if request.game != u32::from(game.layout().on(class).number()) {
-            let theirs = u16::try_from(request.game).ok().and_then(GameName::on_class_of_number);
-            let (their_game, their_class) = theirs.unzip();
-            return Err(Status::failed_precondition(match their_game {
-                Some(theirs) if theirs == game => format!(
-                    "worker has class {}, this is a census of the class {class}: start the worker \
-                     with `--class {class}`",
-                    their_class.unwrap_or_default()
-                ),
-                theirs => {
-                    let theirs =
-                        theirs.map_or_else(|| request.game.to_string(), |game| game.to_string());
-                    format!(
-                        "worker has game {theirs}, this is a census of {game}: start the worker \
-                         with `--game {game}`"
-                    )
-                }
-            }));
-        }
+        self.check_version(&request)?;
         let threads = request.threads.clamp(1, 4096) as usize;
         let memory = (request.memory > 0).then_some(request.memory);
         let worker = self
