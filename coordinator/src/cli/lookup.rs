@@ -15,6 +15,7 @@ use trailtrap_census::{
     },
 };
 use trailtrap_shared::{
+    class::Class,
     game::{About, Game, Positions, SumName, Told},
     graph::{Graph, MAX_ORDER, VertexSet, degree::DegreeSequence, graph6, vertices},
     labelling::hashed,
@@ -125,6 +126,34 @@ struct Query {
     slot: u64,
 }
 
+impl Query {
+    /// The graph of a line, or why no census of this class has it.
+    fn of(line: &Line, class: Class, largest_order: usize) -> Result<Self, String> {
+        let graph = graph6::decode(&line.text).map_err(|error| error.to_string())?;
+        let n = graph.order();
+        if !(1..=largest_order).contains(&n) {
+            return Err(format!(
+                "no census of this class has graphs of order {n}; `trailtrap solve` may do"
+            ));
+        }
+        // Before it is labelled, which takes long for some graphs that no census has.
+        if !class.contains(&graph) {
+            return Err(format!(
+                "this is a census of the class {class}, and the graph does not belong to it; \
+                 `trailtrap solve` searches single graphs"
+            ));
+        }
+        let labelling = hashed::label(&graph);
+        Ok(Query {
+            graph,
+            sequence: DegreeSequence::of(&graph),
+            label: labelling.label,
+            automorphisms: labelling.automorphisms,
+            slot: slot_of_labelled(&graph, &labelling),
+        })
+    }
+}
+
 impl LookupCommand {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -220,35 +249,11 @@ impl Session<'_> {
     fn look_up(&mut self, lines: &[Line]) -> anyhow::Result<Vec<Answered<FoundGraph>>> {
         let class = self.store.class();
         let largest_order = class.largest_order();
-        let label = |line: &Line| -> Result<Query, String> {
-            let graph =
-                graph6::decode(&line.text).map_err(|error| format!("{}: {error}", line.origin))?;
-            let n = graph.order();
-            if !(1..=largest_order).contains(&n) {
-                return Err(format!(
-                    "{}: no census of this class has graphs of order {n}; `trailtrap solve` may do",
-                    line.origin
-                ));
-            }
-            // Before it is labelled, which takes long for some graphs that no census has.
-            if !class.contains(&graph) {
-                return Err(format!(
-                    "{}: this is a census of the class {class}, and the graph does not belong to \
-                     it; `trailtrap solve` searches single graphs",
-                    line.origin
-                ));
-            }
-            let labelling = hashed::label(&graph);
-            Ok(Query {
-                graph,
-                sequence: DegreeSequence::of(&graph),
-                label: labelling.label,
-                automorphisms: labelling.automorphisms,
-                slot: slot_of_labelled(&graph, &labelling),
-            })
+        let query = |line: &Line| {
+            Query::of(line, class, largest_order).map_err(|why| format!("{}: {why}", line.origin))
         };
         let queries: Vec<Result<Query, String>> =
-            lines.par_iter().with_min_len(64).map(label).collect();
+            lines.par_iter().with_min_len(64).map(query).collect();
         let mut answers: Vec<Answered<FoundGraph>> = Vec::with_capacity(lines.len());
         let mut places: Vec<(BucketPlace, usize)> = Vec::with_capacity(lines.len());
         for (i, (line, query)) in lines.iter().zip(&queries).enumerate() {
