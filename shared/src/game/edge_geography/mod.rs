@@ -89,7 +89,7 @@ const SUM_NAMES: [SumName; 3] = [
         meaning: "rooted graphs (orbits of vertices) that the player to move wins",
         meaning_in_shards: "rooted graphs (orbits of vertices) that the player to move wins",
         told: Told::ByRecord,
-        bounds: won_rooted_graphs,
+        bounds: won_roots,
     },
     SumName {
         key: "rooted_graphs",
@@ -104,16 +104,11 @@ const SUM_NAMES: [SumName; 3] = [
 ];
 
 /// All vertices of a graph that P2 wins are won by the player to move; of one that P1 wins, not
-/// all.
+/// all. The same holds for orbits of vertices, of which each graph has one at least.
 fn won_roots(scope: &Scope) -> RangeInclusive<u128> {
     let others = scope.graphs.saturating_sub(scope.listed);
     let vertices = scope.order.saturating_mul(scope.graphs);
     others..=vertices.saturating_sub(scope.listed)
-}
-
-fn won_rooted_graphs(scope: &Scope) -> RangeInclusive<u128> {
-    let most = scope.order.saturating_mul(scope.graphs).saturating_sub(scope.listed);
-    scope.graphs.saturating_sub(scope.listed)..=most
 }
 
 fn rooted_graphs(scope: &Scope) -> RangeInclusive<u128> {
