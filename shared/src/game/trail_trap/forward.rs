@@ -5,7 +5,7 @@
 
 use crate::{
     game::{FirstMove, Move, Search, Solution, TooManyPositions, positions::PositionTable},
-    graph::{Code, Graph, VertexSet, all_vertices, vertices},
+    graph::{Code, Graph, VertexSet, all_vertices, component, vertices},
 };
 
 /// A search with its table of positions.
@@ -110,14 +110,7 @@ fn directed_edges(graph: &Graph) -> impl Iterator<Item = Move> + use<> {
 
 /// The unused edges that can be reached from either token.
 fn reachable(unused: &Graph, a: usize, b: usize) -> Code {
-    let mut reached: VertexSet = 1 << a | 1 << b;
-    loop {
-        let next = vertices(reached).fold(reached, |set, v| set | unused.neighbours(v));
-        if next == reached {
-            break;
-        }
-        reached = next;
-    }
+    let reached = component(unused.rows(), a) | component(unused.rows(), b);
     let mut code = Code::default();
     for j in vertices(reached) {
         code.add_column(j, unused.neighbours(j) & all_vertices(j));
