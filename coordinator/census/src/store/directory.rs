@@ -164,45 +164,12 @@ impl DataDirectory {
         if is_there(path.join("CURRENT"))? || !is_known && !is_empty()? {
             return Err(DirectoryError::Foreign { path: path.to_owned() });
         }
-        let mut lock = open::lock_file(&path.join(LOCK)).map_err(io)?;
-        let start = Instant::now();
-        let locked = loop {
-            match lock.try_lock() {
-                // Perhaps somebody just looks on, which takes a moment.
-                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
-                    std::thread::sleep(PATIENCE / 20)
-                }
-                other => break other,
-            }
-        };
-        match locked {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut process = String::new();
-                lock.read_to_string(&mut process).map_err(io)?;
-                let process = if process.trim().is_empty() {
-                    "?".to_owned()
-                } else {
-                    process.trim().to_owned()
-                };
-                return Err(DirectoryError::InUse { path: path.to_owned(), process });
-            }
-            Err(TryLockError::Error(source)) => return Err(io(source)),
-        }
-        let written = lock
-            .set_len(0)
-            .and_then(|()| lock.rewind())
-            .and_then(|()| writeln!(lock, "{}", std::process::id()));
-        // On a full disk the lock holds all the same, just without a name.
-        if let Err(error) = written {
-            tracing::debug!(%error, "cannot note the process in the lock");
-        }
+        let directory = DataDirectory { path: path.to_owned(), _lock: lock(path)? };
         // The snapshot of an earlier run, and what that run left if it was killed writing a file.
         let _ = fs::remove_file(path.join(STATUS));
         for name in [STATUS, SECRETS, ACCESS, VIEWER] {
             let _ = replace::sweep(&path.join(name));
         }
-        let directory = DataDirectory { path: path.to_owned(), _lock: lock };
         directory.keep_others_out();
         let (store, salvaged) = (directory.store(), directory.salvaged());
         if is_there(salvaged.clone())? {
@@ -278,6 +245,42 @@ impl DataDirectory {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The lock of a directory, which this process has from now on, with its number in it.
+fn lock(path: &Path) -> Result<File, DirectoryError> {
+    let io = |source| DirectoryError::Io { path: path.to_owned(), source };
+    let mut lock = open::lock_file(&path.join(LOCK)).map_err(io)?;
+    let start = Instant::now();
+    let locked = loop {
+        match lock.try_lock() {
+            // Perhaps somebody just looks on, which takes a moment.
+            Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                std::thread::sleep(PATIENCE / 20)
+            }
+            other => break other,
+        }
+    };
+    match locked {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut process = String::new();
+            lock.read_to_string(&mut process).map_err(io)?;
+            let process =
+                if process.trim().is_empty() { "?".to_owned() } else { process.trim().to_owned() };
+            return Err(DirectoryError::InUse { path: path.to_owned(), process });
+        }
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+    }
+    let written = lock
+        .set_len(0)
+        .and_then(|()| lock.rewind())
+        .and_then(|()| writeln!(lock, "{}", std::process::id()));
+    // On a full disk the lock holds all the same, just without a name.
+    if let Err(error) = written {
+        tracing::debug!(%error, "cannot note the process in the lock");
+    }
+    Ok(lock)
 }
 
 /// Where the database of a directory is, to read from: under another name if a salvage was

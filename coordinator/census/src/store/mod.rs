@@ -87,6 +87,8 @@ const WRITTEN: &[u8] = b"written";
 const EPOCH: &[u8] = b"epoch";
 /// The key of the number of the edition.
 const EDITION: &[u8] = b"edition";
+/// The key of the number that what is drawn in secret follows from.
+const SALT: &[u8] = b"salt";
 /// The key of a number that grows whenever units are taken back within an edition.
 const TAKEN_BACK: &[u8] = b"taken back";
 /// So many unit records are read together.
@@ -623,15 +625,15 @@ impl Store {
         self.put(EDITION, &edition)
     }
 
-    /// The number that decides which units are compared: the one kept, or this one from now on.
+    /// The number that what is drawn in secret follows from: the one kept, or this one from now on.
     ///
     /// # Errors
     ///
     /// The store cannot be read or written, or what it holds is damaged.
     pub fn salt(&self, new: u64) -> Result<u64, StoreError> {
-        match self.get(b"salt")? {
+        match self.get(SALT)? {
             Some(salt) => Ok(salt),
-            None => self.put(b"salt", &new).map(|()| new),
+            None => self.put(SALT, &new).map(|()| new),
         }
     }
 
@@ -706,8 +708,7 @@ impl Store {
     ///
     /// The store cannot be written.
     pub fn put_alarm(&self, number: u32, alarm: &Alarm) -> Result<(), StoreError> {
-        let mut key = b"a".to_vec();
-        key.extend_from_slice(&number.to_be_bytes());
+        let key = alarm_key(number);
         if alarm.quarantined.len() <= Alarm::MOST_QUARANTINED {
             return self.put(&key, alarm);
         }
@@ -1236,6 +1237,12 @@ fn unit_of_key(key: &[u8]) -> Option<Unit> {
     let (shard, part) = numbers.split_first_chunk()?;
     let part = part.try_into().ok()?;
     Some(Unit { order, shard: u32::from_be_bytes(*shard), part: u32::from_be_bytes(part) })
+}
+
+fn alarm_key(number: u32) -> Vec<u8> {
+    let mut key = vec![b'a'];
+    key.extend_from_slice(&number.to_be_bytes());
+    key
 }
 
 /// The number of the alarm that has this key.

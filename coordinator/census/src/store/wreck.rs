@@ -22,8 +22,8 @@ use trailtrap_shared::{
 use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 
 use super::{
-    EDITION, EPOCH, FORMAT, RECORDS, StoreError, StoreFormat, WRITTEN, ahead_key, alarm_of_key,
-    block_key, check_format,
+    EDITION, EPOCH, FORMAT, RECORDS, SALT, StoreError, StoreFormat, WRITTEN, ahead_key,
+    alarm_of_key, block_key, check_format,
     database::{self, section_name},
     decode,
     depot::{DEPOT, DepotRecord, is_bad_file, referred},
@@ -264,9 +264,9 @@ impl Wreck {
             || self.tables.get().and_then(Option::as_ref).is_some_and(is_found)
     }
 
-    /// The number that decides which units are compared.
+    /// The number that what is drawn in secret follows from.
     pub fn salt(&self) -> Option<u64> {
-        self.get(b"salt").ok().flatten()
+        self.get(SALT).ok().flatten()
     }
 
     /// The record of an order.
