@@ -154,15 +154,15 @@ impl CoordinatorCommand {
             door,
             shut.clone().cancelled_owned(),
         ));
-        health.map(|listener| {
+        if let Some(listener) = health {
             runtime.spawn(async {
                 if let Err(error) = service::serve_health(listener).await {
                     tracing::error!(
                         "nobody is told any more that this process is well: {error:#}"
                     );
                 }
-            })
-        });
+            });
+        }
         watched(&census, &directory, || {
             while !census.has_ended() && !stop.is_cancelled() && !server.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));

@@ -112,8 +112,8 @@ pub struct Drawn {
     pub sizes: Option<[usize; 2]>,
     /// Decide this share of the graphs again: with other labels and an endgame of two edges fewer
     /// (or the same one, if the census has kept no other); without an endgame, by plain forward
-    /// search. If the winner is another one, nothing is
-    /// printed, and the exit code is 1. A run may go on with another share
+    /// search. If the winner is another one, nothing is printed, and the exit code is 1. A run may
+    /// go on with another share
     #[arg(long, value_name = "SHARE", default_value = "0.02", value_parser = parse_share)]
     pub recheck: f64,
     /// Threads [default: the processors this process may use]

@@ -13,8 +13,8 @@ use trailtrap_shared::{
     partition::{Asked, Block, BucketBlocks, BucketTable, Content, KeyedOutcomes, slot_bits},
     plan::{Plan, PlanOptions, Unit},
 };
-use trailtrap_worker::counting::recount::recount;
 use trailtrap_worker::{
+    counting::recount::recount,
     kernel::{PredecessorReading, SolveError, SolvedUnit, Solver},
     link::memory,
 };

@@ -175,12 +175,8 @@ impl Supply {
         runtime: Handle,
         stop: CancellationToken,
     ) -> Result<Self, SupplyError> {
-        let depot = match options
-            .depot
-            .as_deref()
-            .map(|place| Depot::open(runtime, place, stop))
-            .transpose()
-        {
+        let depot = options.depot.as_deref().map(|place| Depot::open(runtime, place, stop));
+        let depot = match depot.transpose() {
             Err(error @ DepotError::Away { .. }) => {
                 tracing::warn!(%error, "all blocks come from the coordinator");
                 None

@@ -1,7 +1,6 @@
 //! The parent graphs of the first orders, which the coordinator enumerates itself with nauty, and
-//! picks from by definition if it is about a class of graphs. From
-//! order 8 on, parents are the graphs of the finished order below, which has been generated,
-//! checked, and stored by then.
+//! picks from by definition if it is about a class of graphs. From order 8 on, parents are the
+//! graphs of the finished order below, which has been generated, checked, and stored by then.
 
 use std::collections::HashMap;
 

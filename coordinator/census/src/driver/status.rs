@@ -2,8 +2,10 @@
 
 use super::Census;
 use crate::{
-    read::finished,
-    read::status::{CensusStatus, OrderStatus, SetAside, WorkerStatus, class_name, game_name},
+    read::{
+        finished,
+        status::{CensusStatus, OrderStatus, SetAside, WorkerStatus, class_name, game_name},
+    },
     store::directory::{DataDirectory, STATUS},
 };
 
