@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use trailtrap_shared::{partition::Content, plan::Unit};
+use trailtrap_shared::{
+    partition::Content,
+    plan::{LEAST_TOGETHER, Unit},
+};
 
 use super::{
-    schedule::MOST_WORK,
+    schedule::{Load, MOST_WORK},
     setbacks::{Setback, Setbacks},
 };
 use crate::{core::secret::Secret, records::Author};
@@ -61,13 +64,15 @@ impl Comparisons {
         self.open.insert(unit, Open { by, leased: false, setbacks: Setbacks::default() });
     }
 
-    /// Units for this worker, beside these others, none of which it has solved itself; `work`
-    /// tells their (graph, edge) pairs.
-    pub fn lease(
+    /// Units for this worker, which has room for so many graphs, beside these others, none of which
+    /// it has solved itself. One that was tried in vain goes alone, so that it is known which one it
+    /// is.
+    pub(super) fn lease(
         &mut self,
         worker: &Author,
         others: &[Author],
-        work: impl Fn(Unit) -> u64,
+        room: u64,
+        load: impl Fn(Unit) -> Load,
     ) -> Vec<Unit> {
         let is_for_worker = |open: &Open| {
             // Whoever solved it cannot compare it.
@@ -78,19 +83,20 @@ impl Comparisons {
             };
             !open.by.is(worker) && (open.setbacks.is_empty() || is_admitted())
         };
-        self.bundle(is_for_worker, work)
+        let is_alone = |open: &Open| !open.setbacks.is_empty();
+        self.bundle(is_for_worker, is_alone, room, load)
     }
 
     /// Units for somebody who is not among these workers, none of whom can compare them.
-    pub fn lease_left(
+    pub(super) fn lease_left(
         &mut self,
         workers: &[Author],
         by: &Author,
-        work: impl Fn(Unit) -> u64,
+        load: impl Fn(Unit) -> Load,
     ) -> Vec<Unit> {
         let is_left =
             |open: &Open| open.is_for(by) && !workers.iter().any(|worker| open.is_for(worker));
-        self.bundle(is_left, work)
+        self.bundle(is_left, |_| false, LEAST_TOGETHER, load)
     }
 
     /// Units that nobody is comparing, and none of these can, and who has tried in vain.
@@ -103,18 +109,26 @@ impl Comparisons {
     fn bundle(
         &mut self,
         is_suitable: impl Fn(&Open) -> bool,
-        work: impl Fn(Unit) -> u64,
+        is_alone: impl Fn(&Open) -> bool,
+        room: u64,
+        load: impl Fn(Unit) -> Load,
     ) -> Vec<Unit> {
-        let (mut units, mut sum) = (Vec::new(), 0);
+        let mut units = Vec::new();
+        let (mut work, mut graphs) = (0, 0);
         let available = |open: &Open| !open.leased && is_suitable(open);
         for (&unit, open) in self.open.iter_mut().filter(|(_, open)| available(open)) {
-            let more = work(unit);
-            if !units.is_empty() && sum + more > MOST_WORK {
+            let more = load(unit);
+            (work, graphs) = (work + more.work, graphs + more.graphs);
+            let alone = is_alone(open);
+            let fits = !alone && work <= MOST_WORK && graphs <= room.max(LEAST_TOGETHER);
+            if !units.is_empty() && !fits {
                 break;
             }
             open.leased = true;
             units.push(unit);
-            sum += more;
+            if alone {
+                break;
+            }
         }
         units
     }
@@ -173,6 +187,12 @@ mod tests {
         Unit { order: 9, shard, part: 0 }
     }
 
+    const HEAVY: Load = Load { work: MOST_WORK, graphs: 1 };
+
+    fn light(_: Unit) -> Load {
+        Load { work: 10, graphs: 1 }
+    }
+
     fn comparisons(share: f64) -> Comparisons {
         Comparisons::new(share, Secret::of(7), BTreeMap::new())
     }
@@ -182,12 +202,12 @@ mod tests {
         let mut comparisons = comparisons(1.0);
         comparisons.add(unit(1), worker("a"));
         comparisons.add(unit(2), worker("b"));
-        assert_eq!(comparisons.lease(&worker("a"), &[], |_| 10), [unit(2)]);
-        assert_eq!(comparisons.lease(&worker("a"), &[], |_| 10), []);
+        assert_eq!(comparisons.lease(&worker("a"), &[], 0, light), [unit(2)]);
+        assert_eq!(comparisons.lease(&worker("a"), &[], 0, light), []);
         let other_kernel = Author::new("a", "avx2");
-        assert_eq!(comparisons.lease(&other_kernel, &[], |_| 10), []);
+        assert_eq!(comparisons.lease(&other_kernel, &[], 0, light), []);
         comparisons.give_back(&[unit(2), unit(3)], &worker("a"), Setback::None);
-        assert_eq!(comparisons.lease(&worker("c"), &[], |_| 10), [unit(1), unit(2)]);
+        assert_eq!(comparisons.lease(&worker("c"), &[], 0, light), [unit(1), unit(2)]);
         assert!(comparisons.units().eq([unit(1), unit(2)]));
         comparisons.finish(unit(1));
         assert_eq!((comparisons.units().next(), comparisons.open()), (Some(unit(2)), 1));
@@ -200,11 +220,11 @@ mod tests {
         comparisons.add(unit(2), worker("a"));
         for i in 1..=WORKERS {
             let name = worker(&i.to_string());
-            assert_eq!(comparisons.lease(&name, &[], |_| MOST_WORK), [unit(1)]);
+            assert_eq!(comparisons.lease(&name, &[], 0, |_| HEAVY), [unit(1)]);
             let set_aside = comparisons.give_back(&[unit(1)], &name, Setback::Failed("why"));
             assert_eq!(set_aside.len(), usize::from(i == WORKERS));
         }
-        assert_eq!(comparisons.lease(&worker("b"), &[], |_| MOST_WORK), [unit(2)]);
+        assert_eq!(comparisons.lease(&worker("b"), &[], 0, |_| HEAVY), [unit(2)]);
         let stuck: Vec<Unit> = comparisons.stuck(&[worker("c")]).map(|(unit, _)| unit).collect();
         assert_eq!((stuck, comparisons.open()), (vec![unit(1)], 2));
         let tried: Vec<(Unit, usize)> =
@@ -212,15 +232,31 @@ mod tests {
         assert_eq!(tried, [(unit(1), WORKERS)]);
     }
 
+    /// Otherwise one unit that cannot be solved would take those beside it along.
+    #[test]
+    fn what_was_tried_in_vain_goes_alone() {
+        let mut comparisons = comparisons(1.0);
+        (0..4).for_each(|shard| comparisons.add(unit(shard), worker("a")));
+        let lease =
+            |comparisons: &mut Comparisons, name| comparisons.lease(&worker(name), &[], 0, light);
+        assert_eq!(lease(&mut comparisons, "b"), [0, 1, 2, 3].map(unit));
+        comparisons.give_back(&[1, 3].map(unit), &worker("b"), Setback::Failed("why"));
+        comparisons.give_back(&[0, 2].map(unit), &worker("b"), Setback::None);
+        for expected in [&[0][..], &[1], &[2], &[3]] {
+            let expected: Vec<Unit> = expected.iter().map(|&shard| unit(shard)).collect();
+            assert_eq!(lease(&mut comparisons, "c"), expected);
+        }
+    }
+
     #[test]
     fn whoever_was_late_waits_for_those_who_can_compare() {
         let mut comparisons = comparisons(1.0);
         comparisons.add(unit(1), worker("a"));
-        assert_eq!(comparisons.lease(&worker("b"), &[], |_| 10), [unit(1)]);
+        assert_eq!(comparisons.lease(&worker("b"), &[], 0, light), [unit(1)]);
         comparisons.give_back(&[unit(1)], &worker("b"), Setback::Late);
         // The one who solved it does not count.
         let lease = |comparisons: &mut Comparisons, others: &[Author]| {
-            comparisons.lease(&worker("b"), others, |_| 10)
+            comparisons.lease(&worker("b"), others, 0, light)
         };
         assert_eq!(lease(&mut comparisons, &[worker("a"), worker("c")]), []);
         assert_eq!(lease(&mut comparisons, &[worker("a")]), [unit(1)]);
@@ -238,24 +274,33 @@ mod tests {
         assert_eq!(stuck(&comparisons, &[ann.clone(), bea.clone()]), []);
         assert_eq!(stuck(&comparisons, std::slice::from_ref(&ann)), [unit(1)]);
         assert_eq!(stuck(&comparisons, &[]), [unit(1), unit(2)]);
-        let mut left = |workers: &[Author]| comparisons.lease_left(workers, &other, |_| 10);
+        let mut left = |workers: &[Author]| comparisons.lease_left(workers, &other, light);
         assert_eq!(left(&[ann.clone(), bea.clone()]), []);
         assert_eq!(left(std::slice::from_ref(&ann)), [unit(1)]);
         assert_eq!(stuck(&comparisons, std::slice::from_ref(&ann)), [], "it is leased");
         // One who has failed often is not asked again.
         for _ in 0..super::super::setbacks::ATTEMPTS {
-            comparisons.lease(&ann, &[], |_| 10);
+            comparisons.lease(&ann, &[], 0, light);
             comparisons.give_back(&[unit(2)], &ann, Setback::Failed("why"));
         }
-        assert_eq!(comparisons.lease_left(&[ann, bea], &other, |_| 10), [unit(2)]);
+        assert_eq!(comparisons.lease_left(&[ann, bea], &other, light), [unit(2)]);
     }
 
     #[test]
     fn large_units_go_alone() {
         let mut comparisons = comparisons(1.0);
-        (0..4).for_each(|shard| comparisons.add(unit(shard), worker("a")));
-        assert_eq!(comparisons.lease(&worker("b"), &[], |_| MOST_WORK).len(), 1);
-        assert_eq!(comparisons.lease(&worker("b"), &[], |_| MOST_WORK / 2).len(), 2);
+        (0..8).for_each(|shard| comparisons.add(unit(shard), worker("a")));
+        // There may be many graphs where little is known of the work.
+        let many = |_| Load { work: 10, graphs: LEAST_TOGETHER };
+        assert_eq!(comparisons.lease(&worker("b"), &[], 0, many).len(), 1);
+        assert_eq!(comparisons.lease(&worker("b"), &[], 3 * LEAST_TOGETHER, many).len(), 3);
+        assert_eq!(comparisons.lease(&worker("b"), &[], 0, |_| HEAVY).len(), 1);
+        assert_eq!(
+            comparisons
+                .lease(&worker("b"), &[], 0, |_| Load { work: MOST_WORK / 2, graphs: 1 })
+                .len(),
+            2
+        );
     }
 
     #[test]

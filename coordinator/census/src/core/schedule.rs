@@ -36,6 +36,25 @@ const MOST_OF_CLASS: u64 = 5_000;
 /// What a unit costs beside its pairs, in pairs.
 const UNIT_WORK: u64 = 500;
 
+/// What a unit adds to a bundle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Its work, in pairs.
+    pub(super) work: u64,
+    /// About how many graphs it has, or may have where degrees do not tell.
+    pub(super) graphs: u64,
+}
+
+impl Load {
+    pub(super) fn of(plan: &Plan, unit: Unit) -> Self {
+        let graphs = match plan.layout.class.is_by_degrees() {
+            true => plan.graphs(unit),
+            false => plan.most_graphs(unit).min(MOST_OF_CLASS),
+        };
+        Load { work: plan.pairs(unit) + UNIT_WORK, graphs }
+    }
+}
+
 /// What a worker asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
@@ -134,7 +153,7 @@ impl Schedule {
                 work_before.push(sum);
                 let shard = plan.shard_of_turn(turn);
                 let part = Unit { order: plan.order as u8, shard, part: 0 };
-                sum += work(&plan, part) * u64::from(plan.shards[shard as usize].parts);
+                sum += Load::of(&plan, part).work * u64::from(plan.shards[shard as usize].parts);
             }
         }
         let mut schedule = Schedule {
@@ -252,11 +271,8 @@ impl Schedule {
             if place >= found.end && work >= LEAST_WORK {
                 break;
             }
-            let more = self.work(unit);
-            graphs += match self.plan.layout.class.is_by_degrees() {
-                true => self.plan.graphs(unit),
-                false => self.plan.most_graphs(unit).min(MOST_OF_CLASS),
-            };
+            let Load { work: more, graphs: more_graphs } = Load::of(&self.plan, unit);
+            graphs += more_graphs;
             let alone = self.setbacks.contains_key(&unit);
             let is_bundle = work + more <= aim && graphs <= asked.room.max(LEAST_TOGETHER);
             let fits = match bundle.first() {
@@ -497,18 +513,13 @@ impl Schedule {
     }
 
     fn work(&self, unit: Unit) -> u64 {
-        work(&self.plan, unit)
+        Load::of(&self.plan, unit).work
     }
 }
 
 /// Of the shard that has a turn.
 fn first_part(turn: Turn) -> Place {
     Place { turn, part: 0 }
-}
-
-/// The work of a unit, in pairs.
-fn work(plan: &Plan, unit: Unit) -> u64 {
-    plan.pairs(unit) + UNIT_WORK
 }
 
 #[cfg(test)]

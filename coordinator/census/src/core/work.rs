@@ -12,7 +12,7 @@ use super::{
     Core, Fault, Order, Refusal,
     effect::{Effect, News},
     lease::{EndedLease, LONG, Purpose, WorkerId},
-    schedule::{Asked, Share},
+    schedule::{Asked, Load, Share},
     setbacks::{Setback, Setbacks},
 };
 use crate::records::{Author, alarm};
@@ -325,7 +325,8 @@ impl Core {
         let order = self.order.as_mut()?;
         let plan = order.plan().clone();
         // Comparisons first: what is wrong should be known before much is built upon it.
-        let compared = order.comparisons.lease(&author, &others, |unit| plan.pairs(unit));
+        let compared =
+            order.comparisons.lease(&author, &others, room, |unit| Load::of(&plan, unit));
         let (purpose, units) = match compared.is_empty() {
             true => (Purpose::Solve, order.schedule.lease(asked, &author, &others)),
             false => {
@@ -341,7 +342,13 @@ impl Core {
     /// all who are there are waited for, and will ask again, but for those who have not asked for the
     /// time after which a lease is long.
     fn compare_unaided(&mut self, is_something_to_solve: bool) {
-        if self.order().is_none_or(|order| order.comparisons.open() == 0) {
+        // One bundle at a time.
+        let is_busy = self.leases.held().contains_key(&COORDINATOR);
+        let own = Author::coordinator();
+        if self.order().is_none_or(|order| order.comparisons.open() == 0)
+            || is_busy
+            || self.is_blamed(&own)
+        {
             return;
         }
         let workers: Vec<Author> = match is_something_to_solve {
@@ -365,15 +372,12 @@ impl Core {
         if !self.order().is_some_and(is_left) {
             return;
         }
-        let own = Author::coordinator();
-        // One bundle at a time.
-        let is_busy = self.leases.held().contains_key(&COORDINATOR);
-        if !self.has_waited_unaided() || is_busy || self.is_blamed(&own) {
+        if !self.has_waited_unaided() {
             return;
         }
         let Some(order) = &mut self.order else { return };
         let plan = order.plan().clone();
-        let units = order.comparisons.lease_left(&workers, &own, |unit| plan.pairs(unit));
+        let units = order.comparisons.lease_left(&workers, &own, |unit| Load::of(&plan, unit));
         if units.is_empty() {
             return;
         }
