@@ -112,10 +112,12 @@ pub struct Order {
     /// Those of them that nothing else reads either, and whose successors are durable; but for what
     /// is in dispute.
     droppable: Vec<u32>,
-    /// Graphs of these shards, by estimate.
+    /// Graphs of these shards, …
     droppable_graphs: u64,
-    /// Graphs that are on disk with their outcomes, by estimate.
+    /// … and all that are on disk with their outcomes.
     kept_graphs: u64,
+    /// Graphs of each shard, as far as it is done.
+    graphs_of_shards: Vec<u64>,
     dropped_together: u64,
     pub(super) graphs: u64,
     pub(super) graphs_done: u64,
@@ -196,6 +198,7 @@ impl Order {
             droppable: Vec::new(),
             droppable_graphs: 0,
             kept_graphs: 0,
+            graphs_of_shards: vec![0; plan.shards.len()],
             dropped_together,
             graphs,
             graphs_done: 0,
@@ -329,7 +332,7 @@ impl Order {
 
     /// Takes note that what is computed from these shards is durable.
     pub(super) fn add_droppable(&mut self, shards: Vec<u32>) {
-        let graphs = |&shard: &u32| self.plan().shards[shard as usize].estimate.max(1);
+        let graphs = |&shard: &u32| self.graphs_of_shards[shard as usize].max(1);
         self.droppable_graphs += shards.iter().map(graphs).sum::<u64>();
         self.droppable.extend(shards);
     }
@@ -372,10 +375,9 @@ impl Order {
                 None => drop(self.silent.insert(unit.shard)),
             }
         }
-        let shard = self.plan().shard_of(unit);
-        let (pairs, graphs) =
-            (sums.graphs * shard.size as u64, shard.estimate.max(1) / u64::from(shard.parts));
-        self.kept_graphs += graphs;
+        let pairs = sums.graphs * self.plan().shard_of(unit).size as u64;
+        self.kept_graphs += sums.graphs;
+        self.graphs_of_shards[unit.shard as usize] += sums.graphs;
         self.graphs_done += sums.graphs;
         self.pairs_done += pairs;
         pairs
