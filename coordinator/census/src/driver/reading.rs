@@ -27,7 +27,8 @@ impl Census {
     }
 
     /// Roughly the bytes of what a worker wants to read: of a lower bound for its graphs, near the
-    /// truth where it is large, with the most that a slot takes.
+    /// truth where it is large, with the most that a slot takes. Of classes that degrees do not tell
+    /// those of all blocks of its units.
     ///
     /// # Errors
     ///
@@ -47,11 +48,29 @@ impl Census {
                 (self.plan_in_work(), entry_bytes(self.store.layout(), sequence.order()), true)
             }
         };
-        let bytes = plan.and_then(|plan| {
-            let shard = &plan.shards[plan.find(wanted.sequence())? as usize];
-            Some((shard.estimate as usize * entry) >> if buckets { shard.bucket_bits } else { 0 })
-        });
-        Ok(bytes.unwrap_or(0))
+        let Some(plan) = plan else { return Ok(0) };
+        let Some(index) = plan.find(wanted.sequence()) else { return Ok(0) };
+        let shard = &plan.shards[index as usize];
+        let bytes = match plan.layout.class.is_by_degrees() {
+            true => shard.estimate as usize * entry,
+            false => self.bytes_on_record(&plan, index)?,
+        };
+        Ok(bytes >> if buckets { shard.bucket_bits } else { 0 })
+    }
+
+    /// Bytes of all blocks of a shard, as far as it is done.
+    fn bytes_on_record(&self, plan: &Plan, shard: u32) -> Result<usize, CensusError> {
+        let of_unit = |unit| {
+            let pending = self.state().core.pending(unit).map(|unit| unit.record.bytes);
+            match pending {
+                Some(bytes) => Ok(bytes as usize),
+                None => {
+                    let record = self.store.unit(unit).map_err(|error| self.fail(error.into()))?;
+                    Ok(record.map_or(0, |record| record.bytes as usize))
+                }
+            }
+        };
+        plan.parts_of(shard).map(of_unit).sum()
     }
 
     /// Calls `take` for each block that a worker wants to read: keys and outcomes of a bucket of a
