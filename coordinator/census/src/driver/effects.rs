@@ -12,7 +12,7 @@ use super::{
     Census, CensusError, CensusState, Fault, committer::Task, comparer::Comparison, examination,
 };
 use crate::{
-    core::{Core, Effect, Examined, News},
+    core::{Core, Effect, Examined},
     records::Delivery,
     store::StoreError,
 };
@@ -61,7 +61,7 @@ impl Census {
     fn hand_in<T>(&self, event: impl FnOnce(&mut CensusState) -> T) -> (T, Vec<Effect>) {
         let mut state = self.state();
         let value = event(&mut state);
-        let (mut todo, mut news, mut wakes) = (Vec::new(), Vec::new(), false);
+        let (mut todo, mut wakes) = (Vec::new(), false);
         for effect in state.core.effects() {
             match effect {
                 Effect::Commit(entry) => {
@@ -84,7 +84,7 @@ impl Census {
                 Effect::Compare { lease, plan, units } => {
                     self.comparer.give(Comparison { lease, plan, units });
                 }
-                Effect::Say(told) => news.push(told),
+                Effect::Say(news) => self.news.tell(news),
                 Effect::EditionOver => {
                     self.names.clear();
                     self.counting.clear();
@@ -94,8 +94,6 @@ impl Census {
             }
         }
         drop(state);
-        // Whoever reads standard error may keep it waiting.
-        news.iter().for_each(say);
         if wakes {
             self.changed.notify_all();
             self.wakeup.notify_waiters();
@@ -180,25 +178,5 @@ impl Census {
             | Effect::EditionOver
             | Effect::Wake => unreachable!("done when it was handed in"),
         })
-    }
-}
-
-/// Tells people what happened.
-fn say(news: &News) {
-    match news {
-        News::LeaseExpired { lease, worker, units } => {
-            tracing::warn!(lease, %worker, units, "lease expired");
-        }
-        News::LeftToOthers { unit, worker, failure } => {
-            tracing::error!(
-                ?unit,
-                %worker,
-                failure,
-                "a worker has failed at a unit again and again: it waits for another worker"
-            );
-        }
-        News::SetAside { unit, failure } => {
-            tracing::error!(?unit, failure, "many workers have failed at a unit: it is set aside");
-        }
     }
 }

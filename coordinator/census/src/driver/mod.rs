@@ -13,6 +13,7 @@ mod counting;
 mod effects;
 mod examination;
 mod names;
+mod news;
 mod orders;
 mod parts;
 mod reading;
@@ -63,6 +64,7 @@ use self::{
     comparer::Comparer,
     counting::Counting,
     names::Names,
+    news::Teller,
     trials::{Trials, Turns},
 };
 use crate::{
@@ -230,6 +232,7 @@ pub struct Census {
     committer: Mutex<Option<JoinHandle<()>>>,
     comparer: Comparer,
     counting: Counting,
+    news: Teller,
 }
 
 /// Deliveries are held back while more bytes than this wait for the disk: of the memory of the solver
@@ -357,6 +360,7 @@ impl Census {
             committer: Mutex::new(None),
             comparer: Comparer::default(),
             counting,
+            news: Teller::start(),
         });
         // What the core wants first.
         census.event(|_| ());
@@ -582,6 +586,7 @@ impl Census {
         for thread in committer.into_iter().chain(comparer) {
             let _ = thread.join();
         }
+        self.news.finish();
         let mut state = self.state();
         match state.core.take_ended() {
             Some(Ok(())) => Ok(Some(state.core.results().to_vec())),
