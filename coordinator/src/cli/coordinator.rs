@@ -55,7 +55,8 @@ pub struct CoordinatorCommand {
     /// whose records are wrong in k units goes unnoticed with probability (1 - SHARE)^k, and never
     /// with 1, unless the second worker delivers the same wrong records: the same party, say,
     /// under two names. What no other worker can compare for the time of a lease, the coordinator
-    /// solves itself, and from then on at once until another worker does
+    /// solves itself, and from then on at once until another worker does. Orders that earlier runs
+    /// have finished are taken as they are
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = parse_share)]
     double_check: f64,
     /// Have workers keep graphs and outcomes on their own disks, those with a --shelf: each block on
@@ -67,7 +68,8 @@ pub struct CoordinatorCommand {
     #[arg(long, conflicts_with = "depot")]
     shelves: bool,
     /// Wait so long for a worker that has blocks which nobody else has, once nothing is heard of it,
-    /// and as long as leases last at least: seconds, or a time such as 5min
+    /// and for others after one has come, and as long as leases last at least: seconds, or a time
+    /// such as 5min
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = parse_term,
           hide_short_help = true)]
     shelf_patience: Duration,

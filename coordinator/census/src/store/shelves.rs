@@ -92,8 +92,11 @@ struct ShelfTable {
     shelves: HashMap<ShelfNumber, KnownShelf>,
     /// The shelves of those who are heard of.
     by_worker: HashMap<u64, ShelfNumber>,
-    /// A shelf is waited for so long after its worker was heard of.
+    /// A shelf is waited for so long after its worker was heard of, and while nobody is there.
     patience: Duration,
+    /// When a shelf last came that was not there; in the beginning, when the database was opened.
+    /// Others may come as it did, and have not said what they have.
+    came: Duration,
     /// When it was last looked for what is of no use any more.
     swept: Duration,
 }
@@ -117,12 +120,16 @@ impl ShelfTable {
             shelves: HashMap::new(),
             by_worker: HashMap::new(),
             patience,
+            came: Duration::ZERO,
             swept: Duration::ZERO,
         }
     }
 
     /// A worker with a shelf is there.
     fn register(&mut self, worker: u64, place: ShelfPlace, now: Duration) {
+        if !self.is_there(place.number, now) {
+            self.came = now;
+        }
         self.by_worker.retain(|_, shelf| *shelf != place.number);
         self.by_worker.insert(worker, place.number);
         self.shelves.insert(place.number, KnownShelf { place, heard: now });
@@ -130,8 +137,11 @@ impl ShelfTable {
 
     /// A worker was heard of.
     fn hear(&mut self, worker: u64, now: Duration) {
-        let shelf = self.by_worker.get(&worker).and_then(|shelf| self.shelves.get_mut(shelf));
-        if let Some(shelf) = shelf {
+        let Some(&shelf) = self.by_worker.get(&worker) else { return };
+        if !self.is_there(shelf, now) {
+            self.came = now;
+        }
+        if let Some(shelf) = self.shelves.get_mut(&shelf) {
             shelf.heard = now;
         }
     }
@@ -270,6 +280,12 @@ impl ShelfTable {
         let Some(Shelved { shelves, is_awaited, .. }) = self.blocks.get(&name.checksum) else {
             return Whereabouts::Lost;
         };
+        // Nobody has come yet, or again, or somebody just has, as others may; and in the beginning
+        // they have not said yet what lies where.
+        let may_come = || {
+            let is_lately = now.saturating_sub(self.came) < self.patience;
+            is_lately || self.places(now).next().is_none()
+        };
         let mut there: Vec<&KnownShelf> = shelves
             .iter()
             .filter_map(|shelf| self.shelves.get(&shelf))
@@ -281,8 +297,7 @@ impl ShelfTable {
             false => {
                 Whereabouts::There(there.into_iter().map(|shelf| shelf.place.clone()).collect())
             }
-            // In the beginning nobody has said yet what lies where.
-            true if *is_awaited && now < self.patience => Whereabouts::Away,
+            true if (*is_awaited || !shelves.is_empty()) && may_come() => Whereabouts::Away,
             true => Whereabouts::Lost,
         }
     }
@@ -377,9 +392,9 @@ impl ShelfRoom {
         self.table.lock().of(name, self.now())
     }
 
-    /// A block, read from one of its shelves. While these are away, or cannot be reached, it is
-    /// waited for them, as long as for all shelves and no longer than is said; `None` if that is too
-    /// long, or if the block is on none of them, as it should be.
+    /// A block, read from one of its shelves. While these are away, or for as long as is waited for
+    /// shelves cannot be reached, it is waited for them, and no longer than is said; `None` if that is
+    /// too long, or if the block is on none of them, as it should be.
     ///
     /// # Errors
     ///
@@ -390,14 +405,15 @@ impl ShelfRoom {
         name: &BlockName,
         patience: Duration,
     ) -> Result<Option<Block>, StoreError> {
-        let (mut is_said, until) = (false, self.now() + self.patience.min(patience));
+        let (mut is_said, start) = (false, self.now());
         // Where it should be and is not: it is put there again, and will be said to be there.
         let mut lacking = Vec::new();
         loop {
             let found = self.table.lock().find(name, self.now());
-            let places = match found {
-                Whereabouts::There(places) => places,
-                Whereabouts::Away => Vec::new(),
+            let (places, patience) = match found {
+                // Its worker may be heard of and not be reached.
+                Whereabouts::There(places) => (places, patience.min(self.patience)),
+                Whereabouts::Away => (Vec::new(), patience),
                 Whereabouts::Lost => return Ok(None),
             };
             for place in places {
@@ -426,8 +442,7 @@ impl ShelfRoom {
             if self.reader.is_closed() {
                 return Err(StoreError::Closed);
             }
-            // Its worker may be heard of and not be reached.
-            if self.now() >= until {
+            if self.now().saturating_sub(start) >= patience {
                 return Ok(None);
             }
             std::thread::sleep(PAUSE);
@@ -589,8 +604,13 @@ mod tests {
         assert_eq!(table.of(&name(1), at(70)), on(&[12]));
         assert_eq!(table.find(&name(1), at(70)), Whereabouts::There(vec![place(12)]));
         assert_eq!(table.places(at(70)).collect::<Vec<_>>(), [&place(12)]);
-        assert_eq!(table.find(&name(1), at(110)), Whereabouts::Lost);
-        assert_eq!(table.of(&name(1), at(110)), on(&[11, 12]), "they may come back");
+        assert_eq!(table.find(&name(1), at(110)), Whereabouts::Away, "nobody is there");
+        // Others may come as this one does.
+        table.hear(3, at(110));
+        table.hear(3, at(150));
+        assert_eq!(table.find(&name(1), at(169)), Whereabouts::Away);
+        assert_eq!(table.find(&name(1), at(170)), Whereabouts::Lost);
+        assert_eq!(table.of(&name(1), at(170)), on(&[11, 12]), "they may come back");
         // It comes back under another number, and elsewhere.
         table.register(9, ShelfPlace { address: "other:1".to_owned(), ..place(11) }, at(200));
         let Whereabouts::There(places) = table.find(&name(1), at(200)) else {
@@ -598,7 +618,9 @@ mod tests {
         };
         assert_eq!(places[0].address, "other:1");
         table.lacks(11, name(1).checksum);
-        assert_eq!(table.find(&name(1), at(200)), Whereabouts::Lost);
+        assert_eq!(table.find(&name(1), at(259)), Whereabouts::Away);
+        table.hear(9, at(259));
+        assert_eq!(table.find(&name(1), at(260)), Whereabouts::Lost);
     }
 
     /// After a restart those who have blocks say so; until then nothing is lost but what nobody has
@@ -606,16 +628,19 @@ mod tests {
     #[test]
     fn what_the_database_refers_to_is_found_again() {
         let mut table = ShelfTable::new([name(1), name(2)], PATIENCE);
-        assert_eq!(table.find(&name(1), at(59)), Whereabouts::Away);
+        assert_eq!(table.find(&name(1), at(9999)), Whereabouts::Away, "nobody has come");
         assert_eq!(table.find(&name(3), at(59)), Whereabouts::Lost);
-        table.register(1, place(11), at(10));
-        assert!(!is_unwanted(&mut table, 1, 1, 9999, 10));
-        assert_eq!(table.find(&name(1), at(59)), Whereabouts::There(vec![place(11)]));
-        assert_eq!(table.find(&name(2), at(60)), Whereabouts::Lost);
+        // The first may come late, and others after it.
+        table.register(1, place(11), at(10_000));
+        assert!(!is_unwanted(&mut table, 1, 1, 9999, 10_000));
+        assert_eq!(table.find(&name(1), at(10_059)), Whereabouts::There(vec![place(11)]));
+        table.hear(1, at(10_050));
+        assert_eq!(table.find(&name(2), at(10_059)), Whereabouts::Away);
+        assert_eq!(table.find(&name(2), at(10_060)), Whereabouts::Lost);
         // It is damaged there, and who has the other copy has not said so yet.
         table.lacks(11, name(1).checksum);
-        assert_eq!(table.find(&name(1), at(59)), Whereabouts::Away);
-        assert_eq!(table.find(&name(1), at(60)), Whereabouts::Lost);
+        assert_eq!(table.find(&name(1), at(10_059)), Whereabouts::Away);
+        assert_eq!(table.find(&name(1), at(10_060)), Whereabouts::Lost);
         // Of what is not referred to, some may be on its way.
         assert!(!is_unwanted(&mut table, 1, 3, 899, 10) && is_unwanted(&mut table, 1, 3, 900, 10));
         let unknown = table.tidy(2, [(name(1).checksum, at(9999))], at(10));
@@ -629,6 +654,7 @@ mod tests {
         table.delivered(&name(1), on(&[11]), at(0));
         table.keep(&name(1));
         table.answered(&name(1), at(0));
+        [9900, 9950].into_iter().for_each(|now| table.hear(2, at(now)));
         table.tidy(2, [], at(9999));
         assert_eq!(table.find(&name(1), at(9999)), Whereabouts::Lost);
         table.hear(1, at(10_000));
@@ -698,12 +724,10 @@ mod tests {
         use trailtrap_shared::game::{Game, TrailTrap};
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let reader = || OtherShelves::new(runtime.handle().clone(), None, Default::default());
-        let read = |room: &ShelfRoom| room.read(TrailTrap::LAYOUT, &name(1), Duration::MAX);
+        let read = |room: &ShelfRoom, patience| room.read(TrailTrap::LAYOUT, &name(1), patience);
         let room = ShelfRoom::new(Mark(7), [name(1)], reader(), Duration::from_secs(86400));
+        assert!(matches!(read(&room, Duration::ZERO), Ok(None)), "no longer than is said");
         room.close();
-        assert!(matches!(read(&room), Err(StoreError::Closed)));
-        let room = ShelfRoom::new(Mark(7), [name(1)], reader(), Duration::ZERO);
-        room.close();
-        assert!(matches!(read(&room), Ok(None)), "nobody comes back");
+        assert!(matches!(read(&room, Duration::MAX), Err(StoreError::Closed)));
     }
 }
