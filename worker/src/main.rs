@@ -164,8 +164,8 @@ fn work(
     if let Some(deadline) = deadline {
         runtime.spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
-            log::say("time is up; handing back what is not done");
             leave();
+            log::say("time is up; handing back what is not done");
         });
     }
     let identity = Identity {

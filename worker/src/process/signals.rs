@@ -65,8 +65,11 @@ impl Signals {
     pub async fn stop_or_exit(mut self, code: u8, stop: impl FnOnce()) {
         self.next().await;
         let first = Instant::now();
-        say("stopping; a second signal stops at once");
         stop();
+        // Whoever reads standard error may keep this waiting. Where no thread can be had, nothing is
+        // said.
+        let _ =
+            std::thread::Builder::new().spawn(|| say("stopping; a second signal stops at once"));
         self.closed = None;
         while first.elapsed() < Duration::from_secs(1) {
             self.next().await;
