@@ -401,12 +401,16 @@ impl Core {
             // What was read may not be what they were computed from.
             false => DisputeVerdict::Unknown("units were taken back meanwhile".to_owned()),
         };
+        let is_accident = self.is_accident(&dispute.first, &[dispute.unit]);
         let Some(alarm) = self.alarms.get_mut(&number).map(Arc::make_mut) else { return };
         alarm.text = format!("{}: {verdict}", alarm.text);
         let why = alarm.text.clone();
         let refusal = match verdict {
             DisputeVerdict::First(_) => {
-                alarm.blamed.push(dispute.first);
+                match is_accident {
+                    true => alarm.settled = Some(ACCIDENT.to_owned()),
+                    false => alarm.blamed.push(dispute.first),
+                }
                 alarm.doubted = vec![dispute.unit];
                 alarm.quarantined.truncate(1);
                 Refusal::Void
