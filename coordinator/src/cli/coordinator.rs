@@ -68,8 +68,8 @@ pub struct CoordinatorCommand {
     #[arg(long, conflicts_with = "depot")]
     shelves: bool,
     /// Wait so long for a worker that has blocks which nobody else has, once nothing is heard of it,
-    /// and for others after one has come, and as long as leases last at least: seconds, or a time
-    /// such as 5min
+    /// and for others after the first has come, and as long as leases last at least: seconds, or a
+    /// time such as 5min
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = parse_term,
           hide_short_help = true)]
     shelf_patience: Duration,

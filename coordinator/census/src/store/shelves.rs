@@ -80,7 +80,7 @@ struct KnownShelf {
 enum Whereabouts {
     /// At one of these places, those heard of last before the others.
     There(Vec<ShelfPlace>),
-    /// Whoever has it was there lately, and may come back.
+    /// Whoever has it may come back: nobody is there, or those who are have come lately.
     Away,
     /// Nowhere.
     Lost,
@@ -94,7 +94,7 @@ struct ShelfTable {
     by_worker: HashMap<u64, ShelfNumber>,
     /// A shelf is waited for so long after its worker was heard of, and while nobody is there.
     patience: Duration,
-    /// When a shelf last came that was not there; in the beginning, when the database was opened.
+    /// When a shelf last came while none was there; in the beginning, when the database was opened.
     /// Others may come as it did, and have not said what they have.
     came: Duration,
     /// When it was last looked for what is of no use any more.
@@ -127,9 +127,7 @@ impl ShelfTable {
 
     /// A worker with a shelf is there.
     fn register(&mut self, worker: u64, place: ShelfPlace, now: Duration) {
-        if !self.is_there(place.number, now) {
-            self.came = now;
-        }
+        self.come(now);
         self.by_worker.retain(|_, shelf| *shelf != place.number);
         self.by_worker.insert(worker, place.number);
         self.shelves.insert(place.number, KnownShelf { place, heard: now });
@@ -138,11 +136,16 @@ impl ShelfTable {
     /// A worker was heard of.
     fn hear(&mut self, worker: u64, now: Duration) {
         let Some(&shelf) = self.by_worker.get(&worker) else { return };
-        if !self.is_there(shelf, now) {
-            self.came = now;
-        }
+        self.come(now);
         if let Some(shelf) = self.shelves.get_mut(&shelf) {
             shelf.heard = now;
+        }
+    }
+
+    /// A shelf is there now, perhaps the first one.
+    fn come(&mut self, now: Duration) {
+        if self.places(now).next().is_none() {
+            self.came = now;
         }
     }
 
@@ -242,7 +245,7 @@ impl ShelfTable {
             let there = shelved.shelves.iter().filter(|&shelf| self.is_there(shelf, now)).count();
             let is_lonely = shelved.is_kept && there == 1 && others > 0;
             // In the beginning not all have said what they have.
-            if is_lonely && tidied.lonely.len() < COPIED && now >= self.patience {
+            if is_lonely && tidied.lonely.len() < COPIED && !self.is_beginning(now) {
                 tidied.lonely.push(checksum);
             }
         }
@@ -257,6 +260,12 @@ impl ShelfTable {
 
     fn is_lately(&self, heard: Duration, now: Duration) -> bool {
         now.saturating_sub(heard) < self.patience
+    }
+
+    /// Whether the first of those who are there has come lately: others may come as it did, and not
+    /// all have said what they have.
+    fn is_beginning(&self, now: Duration) -> bool {
+        now.saturating_sub(self.came) < self.patience
     }
 
     /// Whether the worker of a shelf was heard of lately.
@@ -280,12 +289,7 @@ impl ShelfTable {
         let Some(Shelved { shelves, is_awaited, .. }) = self.blocks.get(&name.checksum) else {
             return Whereabouts::Lost;
         };
-        // Nobody has come yet, or again, or somebody just has, as others may; and in the beginning
-        // they have not said yet what lies where.
-        let may_come = || {
-            let is_lately = now.saturating_sub(self.came) < self.patience;
-            is_lately || self.places(now).next().is_none()
-        };
+        let may_come = || self.is_beginning(now) || self.places(now).next().is_none();
         let mut there: Vec<&KnownShelf> = shelves
             .iter()
             .filter_map(|shelf| self.shelves.get(&shelf))
@@ -405,15 +409,20 @@ impl ShelfRoom {
         name: &BlockName,
         patience: Duration,
     ) -> Result<Option<Block>, StoreError> {
-        let (mut is_said, start) = (false, self.now());
+        let (mut is_said, start, mut there_since) = (false, self.now(), None);
         // Where it should be and is not: it is put there again, and will be said to be there.
         let mut lacking = Vec::new();
         loop {
             let found = self.table.lock().find(name, self.now());
-            let (places, patience) = match found {
-                // Its worker may be heard of and not be reached.
-                Whereabouts::There(places) => (places, patience.min(self.patience)),
-                Whereabouts::Away => (Vec::new(), patience),
+            let places = match found {
+                Whereabouts::There(places) => {
+                    there_since.get_or_insert_with(|| self.now());
+                    places
+                }
+                Whereabouts::Away => {
+                    there_since = None;
+                    Vec::new()
+                }
                 Whereabouts::Lost => return Ok(None),
             };
             for place in places {
@@ -442,7 +451,10 @@ impl ShelfRoom {
             if self.reader.is_closed() {
                 return Err(StoreError::Closed);
             }
-            if self.now().saturating_sub(start) >= patience {
+            let is_long = |since, patience| self.now().saturating_sub(since) >= patience;
+            // Its worker may be heard of and not be reached.
+            let is_unreachable = there_since.is_some_and(|since| is_long(since, self.patience));
+            if is_unreachable || is_long(start, patience) {
                 return Ok(None);
             }
             std::thread::sleep(PAUSE);
@@ -618,9 +630,11 @@ mod tests {
         };
         assert_eq!(places[0].address, "other:1");
         table.lacks(11, name(1).checksum);
-        assert_eq!(table.find(&name(1), at(259)), Whereabouts::Away);
-        table.hear(9, at(259));
-        assert_eq!(table.find(&name(1), at(260)), Whereabouts::Lost);
+        assert_eq!(
+            table.find(&name(1), at(200)),
+            Whereabouts::Lost,
+            "others have been there for long"
+        );
     }
 
     /// After a restart those who have blocks say so; until then nothing is lost but what nobody has
