@@ -44,7 +44,7 @@ pub struct OrderOpening {
     /// How many numbers of edges before the first that is not done keep their outcomes, though
     /// nothing reads them: so that what is found wrong can be solved again without the rest.
     pub sizes_kept: usize,
-    /// Shards are dropped that have so many graphs together, at least, by estimate.
+    /// Shards are dropped that have so many graphs together, at least.
     pub dropped_together: u64,
     /// Graphs of the order, by theory.
     pub graphs: u64,
