@@ -165,7 +165,7 @@ fn work(
         runtime.spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
             leave();
-            log::say("time is up; handing back what is not done");
+            log::say_aside("time is up; handing back what is not done");
         });
     }
     let identity = Identity {

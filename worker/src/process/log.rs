@@ -13,6 +13,12 @@ pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// The same for those who must not wait for whoever reads standard error. Where no thread can be
+/// had, nothing is said.
+pub fn say_aside(text: &'static str) {
+    let _ = std::thread::Builder::new().spawn(|| say(text));
+}
+
 /// Logs to standard error. `TRAILTRAP_LOG` selects what, as `LEVEL` or `MODULE=LEVEL,…`; if it is
 /// not set or malformed, `default` does. To be called once in a process.
 pub fn log_to_stderr(default: &str) {

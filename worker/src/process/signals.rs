@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{limits::told, log::say};
+use super::{limits::told, log::say_aside};
 
 /// The signals by which people, terminals and batch systems ask a process to leave, caught from the
 /// moment this exists.
@@ -66,10 +66,7 @@ impl Signals {
         self.next().await;
         let first = Instant::now();
         stop();
-        // Whoever reads standard error may keep this waiting. Where no thread can be had, nothing is
-        // said.
-        let _ =
-            std::thread::Builder::new().spawn(|| say("stopping; a second signal stops at once"));
+        say_aside("stopping; a second signal stops at once");
         self.closed = None;
         while first.elapsed() < Duration::from_secs(1) {
             self.next().await;
