@@ -110,16 +110,22 @@ impl Census {
             return self.solve_again(n, n - 1, edition);
         }
         let is_begun = self.store.each_unit(n).next().transpose()?.is_some();
-        // Before any outcome is dropped.
-        let outcomes_kept = begun.as_ref().is_none_or(|record| record.outcomes_kept || !is_begun)
-            && self.options.keep == Keep::All;
+        let keeps_outcomes = self.options.keep == Keep::All;
         let keeps_graphs = n < goal.order || self.options.keep != Keep::Minimal;
+        // Of what an earlier run was to drop, all may be there yet.
+        let was_to_go = begun.as_ref().is_some_and(|record| {
+            let outcomes = keeps_outcomes && is_begun && !record.outcomes_kept;
+            outcomes || keeps_graphs && record.graphs_dropped
+        });
+        let has_gone = was_to_go && self.has_any_gone(n, plan.options)?;
+        // Before any outcome is dropped.
+        let outcomes_kept = keeps_outcomes
+            && begun.as_ref().is_none_or(|record| record.outcomes_kept || !is_begun || !has_gone);
         // What is carried further from graphs that are there loses them when that is done.
         let is_carried_further =
             begun.as_ref().is_some_and(|record| record.result.is_some() && !record.graphs_dropped);
         let mut graphs_dropped = !keeps_graphs && !is_carried_further;
         if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
-            let has_gone = self.has_any_gone(n, plan.options)?;
             // The next order is not generated from those of small ones, which are known without.
             if n < goal.order && has_gone && n > ENUMERATED_ORDER {
                 return self.solve_again(n + 1, n, edition);
@@ -141,7 +147,7 @@ impl Census {
         if !order.is_recalled() && self.lacks_parents(n)? {
             return self.solve_again(n, n - 1, edition);
         }
-        self.warn_of_what_is_not_kept(n, order.waived, outcomes_kept);
+        self.warn_of_what_is_not_kept(n, order.waived, &record);
         self.event(|core| core.opened(edition, order));
         Ok(())
     }
@@ -179,8 +185,8 @@ impl Census {
         }))
     }
 
-    /// Warns if units are not solved a second time, or outcomes go that were to be kept.
-    fn warn_of_what_is_not_kept(&self, n: usize, waived: usize, outcomes_kept: bool) {
+    /// Warns if units are not solved a second time, or outcomes or graphs go that were to be kept.
+    fn warn_of_what_is_not_kept(&self, n: usize, waived: usize, record: &OrderRecord) {
         if waived > 0 {
             tracing::warn!(
                 order = n,
@@ -188,11 +194,20 @@ impl Census {
                 "not solved a second time: what they read has been dropped"
             );
         }
-        if !outcomes_kept && self.options.keep == Keep::All {
+        if !record.outcomes_kept && self.options.keep == Keep::All {
             tracing::warn!(
                 order = n,
                 "its outcomes are not kept, since an earlier run had another --keep; to have \
                  them, do it in another directory"
+            );
+        }
+        // The next order is not generated from the graphs of small ones.
+        if record.graphs_dropped && self.options.keep != Keep::Minimal && n > ENUMERATED_ORDER {
+            tracing::warn!(
+                order = n,
+                "its graphs are not kept, since an earlier run had --keep minimal, or a salvage has \
+                 left them out, and the next order is generated from them; to have them, do it in \
+                 another directory"
             );
         }
     }
