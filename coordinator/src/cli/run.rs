@@ -22,7 +22,7 @@ use trailtrap_census::{
     read::status::{CensusStatus, duration},
     records::OrderResult,
     store::{
-        StoreError,
+        StoreError, check_asked,
         directory::{Begun, DATA_VARIABLE, DataDirectory, Kept, USUAL_DATA, store_in},
     },
 };
@@ -43,7 +43,7 @@ use trailtrap_worker::{
 };
 
 use super::{
-    preflight::{self, Extent},
+    preflight::{self, Extent, Shortage},
     report::CensusReport,
 };
 use crate::terminal;
@@ -299,18 +299,26 @@ impl Common {
                 depot.display()
             );
         }
-        let begun = directory
-            .begun(goal)
-            .with_context(|| format!("data directory {}", self.data.display()))?;
+        let place = || format!("data directory {}", self.data.display());
+        let begun = directory.begun(goal).with_context(place)?;
+        if let Some(Begun { game, class, .. }) = begun {
+            check_asked((game, class), self.game, self.class).with_context(place)?;
+        }
+        let is_begun = begun.is_some();
         let begun = begun.unwrap_or_else(|| Begun {
             game: self.game.unwrap_or_default(),
             class: self.class.unwrap_or_default(),
             kept: Kept::Here,
+            needs_shelves: false,
             is_done: false,
         });
         let kept = match (shelves, &self.depot) {
             (true, _) => Kept::OnShelves,
             (false, Some(depot)) => Kept::InDepot(depot.clone()),
+            // What nothing lies on can be left.
+            (false, None) if begun.kept == Kept::OnShelves && !begun.needs_shelves => {
+                if self.keeps_least() { Kept::OnShelves } else { Kept::Here }
+            }
             (false, None) => begun.kept,
         };
         if !begun.is_done {
@@ -322,13 +330,24 @@ impl Common {
             if !self.force && is_looked_at {
                 let extent = Extent::new(game, class, goal);
                 let (keep, data) = (self.keep.into(), directory.path());
-                let check = |depot| preflight::check_disk(&extent, keep, data, depot);
+                // What is forced for one reason is forced for all.
+                let also = |shortage: Shortage| match is_begun {
+                    true => anyhow::anyhow!(
+                        "{shortage}; that also has orders of this directory solved again whose \
+                         graphs are gone and needed"
+                    ),
+                    false => shortage.into(),
+                };
+                let check =
+                    |depot| preflight::check_disk(&extent, keep, data, depot).map_err(also);
                 match &kept {
                     Kept::OnShelves => {}
                     Kept::Here => check(None)?,
                     Kept::InDepot(depot) => check(Some(depot))?,
                 }
-                memory.map_or(Ok(()), |memory| preflight::check_memory(&extent, memory))?;
+                if let Some(memory) = memory {
+                    preflight::check_memory(&extent, memory).map_err(also)?;
+                }
             }
         }
         Ok((directory, kept))
@@ -459,8 +478,8 @@ fn watch(census: &Census, directory: &DataDirectory, done: &Receiver<()>) {
         );
         if order.units_to_compare > 0 && order.units_ready == 0 && order.units_leased == 0 {
             message = format!(
-                "{} units wait for another worker, or the coordinator, to solve them a second \
-                 time",
+                "{} units wait for another worker, or the coordinator if no alarm blames it, to \
+                 solve them a second time",
                 order.units_to_compare
             );
         }

@@ -102,6 +102,8 @@ pub struct Begun {
     pub class: Class,
     /// Where it has kept its larger blocks.
     pub kept: Kept,
+    /// Whether something lies on shelves, or is in work and may come to lie there.
+    pub needs_shelves: bool,
     /// Whether all is done that it is to do.
     pub is_done: bool,
 }
@@ -210,9 +212,11 @@ impl DataDirectory {
             None if store.is_on_shelves() => Kept::OnShelves,
             None => Kept::Here,
         };
+        let needs_shelves =
+            store.needs_shelves()? || store.is_on_shelves() && store.has_order_in_work()?;
         let (game, class) = (store.game(), store.class());
         let is_done = store.has_results(goal.of_class(class))?;
-        Ok(Some(Begun { game, class, kept, is_done }))
+        Ok(Some(Begun { game, class, kept, needs_shelves, is_done }))
     }
 
     /// Where the database is.

@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
-    graph::{degree::DegreeSequence, pairs},
+    graph::{MAX_ORDER, degree::DegreeSequence, pairs},
     labelling::LABELLING,
     partition::{BLOCK_FORMAT, Block, BlockId, BlockName, OLDEST_BLOCK_FORMAT, Section},
     plan::{Goal, Plan, Shard, Unit},
@@ -322,6 +322,20 @@ impl Store {
             }
         }
         Ok(true)
+    }
+
+    /// Whether an order was begun that has no result.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn has_order_in_work(&self) -> Result<bool, StoreError> {
+        for n in 1..=MAX_ORDER {
+            if self.order(n)?.is_some_and(|record| record.result.is_none()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The record of an order, if it was begun.
@@ -1071,13 +1085,24 @@ fn check_format(
     ];
     match pairs.into_iter().find(|(_, found, expected)| found != expected) {
         Some((what, found, expected)) => Err(StoreError::Version { what, found, expected }),
-        None => match (asked_game, asked_class) {
-            (Some(asked), _) if asked != game => Err(StoreError::OtherGame { found: game, asked }),
-            (_, Some(asked)) if asked != class => {
-                Err(StoreError::OtherClass { found: class, asked })
-            }
-            _ => Ok((game, class)),
-        },
+        None => check_asked((game, class), asked_game, asked_class).map(|()| (game, class)),
+    }
+}
+
+/// Whether a census of this game and class is what was asked for, as far as it was said.
+///
+/// # Errors
+///
+/// [`StoreError::OtherGame`] or [`StoreError::OtherClass`] if not.
+pub fn check_asked(
+    (game, class): (GameName, Class),
+    asked_game: Option<GameName>,
+    asked_class: Option<Class>,
+) -> Result<(), StoreError> {
+    match (asked_game, asked_class) {
+        (Some(asked), _) if asked != game => Err(StoreError::OtherGame { found: game, asked }),
+        (_, Some(asked)) if asked != class => Err(StoreError::OtherClass { found: class, asked }),
+        _ => Ok(()),
     }
 }
 
