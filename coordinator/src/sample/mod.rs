@@ -210,14 +210,19 @@ pub enum SampleError {
     },
     /// The directory has another run.
     #[error(
-        "{} holds a sample with other parameters ({what}); give another --output, or remove it",
-        path.display()
+        "{} holds a sample with other parameters ({what}); {}give another --output, or remove it",
+        path.display(),
+        endgame_size.map_or_else(String::new, |size| format!(
+            "`--endgame-size {size}` goes on with it; otherwise "
+        ))
     )]
     Other {
         /// The directory.
         path: PathBuf,
         /// What differs.
         what: String,
+        /// The edges of its endgame, if they alone differ.
+        endgame_size: Option<usize>,
     },
     /// The parameters of the run that is there cannot be told.
     #[error(
@@ -423,7 +428,14 @@ impl<'a> Run<'a> {
         let found: Parameters = found.map_err(|source| SampleError::Unknown { path, source })?;
         let what = parameters.differences(&found);
         if !what.is_empty() {
-            return Err(SampleError::Other { path: directory.to_owned(), what });
+            // Its census may have gone further since then.
+            let asked = parameters.endgame_size;
+            let (endgame_size, endgame_digest) =
+                (found.endgame_size, found.endgame_digest.clone());
+            let with_its = Parameters { endgame_size, endgame_digest, ..parameters };
+            let is_endgame = asked.is_some() && with_its.differences(&found).is_empty();
+            let endgame_size = endgame_size.filter(|_| is_endgame && endgame_size != asked);
+            return Err(SampleError::Other { path: directory.to_owned(), what, endgame_size });
         }
         let claims = Claims::new(directory, lease)?;
         let drawer = Drawer::new(order, model.kind());
