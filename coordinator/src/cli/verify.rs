@@ -84,8 +84,9 @@ struct DrawingArguments {
     #[arg(long, value_name = "LEVEL", default_value_t = 3,
           value_parser = clap::value_parser!(u8).range(1..=6))]
     level: u8,
-    /// How many graphs level 4 draws (all, if there are no more), and shards level 5: some more than
-    /// once where there are few; how many graphs of a list are searched forward
+    /// How many graphs level 4 draws (all, if there are no more), ten at a time from one degree
+    /// sequence, and shards level 5: some more than once where there are few; how many graphs of a
+    /// list are searched forward
     #[arg(long, value_name = "COUNT", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(1..))]
     sample: u64,

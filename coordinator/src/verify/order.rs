@@ -491,7 +491,11 @@ impl<G: Game> Verifier<G> {
             cache.forget();
             Ok(())
         })?;
-        Ok(format!("{} graphs drawn with seed {}", checked.into_inner(), self.drawing.seed))
+        let (graphs, sequences) = (checked.into_inner(), drawn.len());
+        Ok(format!(
+            "{graphs} graphs of {sequences} degree sequences drawn with seed {}",
+            self.drawing.seed
+        ))
     }
 
     /// Every graph, derived again from its predecessors; and so the numbers of first moves that
