@@ -411,7 +411,9 @@ pub struct StatusReply {
     pub json: ::prost::alloc::string::String,
 }
 /// What a unit reads, in a file for a worker without network. Such a file holds a Grant, then its
-/// inputs; a file of results holds CompleteRequests. Each message is preceded by its length.
+/// inputs; a file of results holds CompleteRequests. Each message of a task is preceded by its length
+/// and followed by its checksum; those of results are preceded by their lengths, and the file ends
+/// with one checksum.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Input {
     /// The worker is zero.
