@@ -569,9 +569,9 @@ impl Machines {
     pub fn retire(&mut self, worker: usize, shards: &[u32]) {
         let order = self.order();
         for &shard in shards {
-            let buckets = 1u32 << order.plan.shards[shard as usize].bucket_bits;
+            let buckets = order.plan.shards[shard as usize].buckets();
             let tables = &mut self.workers[worker].tables;
-            (0..buckets).for_each(|bucket| tables.remove(&(shard, bucket)));
+            buckets.for_each(|bucket| tables.remove(&(shard, bucket)));
         }
     }
 

@@ -310,7 +310,7 @@ impl Solver<'_> {
                 summary: folded.summary,
                 labellings: folded.labellings,
                 evidence,
-                elapsed: elapsed.mul_f64(share(part).min(1.0)),
+                elapsed: elapsed.mul_f64(share(part)),
             })
             .collect())
     }
@@ -337,7 +337,7 @@ impl Solver<'_> {
             let (sequence, bits) = (shard.sequence, shard.bucket_bits);
             Arc::new(BucketTable::new(layout, sequence, bits, bucket, slots, encode))
         };
-        (0..1u32 << shard.bucket_bits).into_par_iter().map(table).collect()
+        shard.buckets().into_par_iter().map(table).collect()
     }
 }
 
