@@ -3,11 +3,17 @@
 
 use prost::Message;
 use trailtrap_shared::{
-    count::statistics::Statistics,
+    count::{ahead::ToldAhead, statistics::Statistics},
     game::{Game, TrailTrap},
     graph::{degree::DegreeSequence, graph6},
     partition::{Block, BucketTable, KeyedOutcomes, Section, graph_of_slot},
-    protocol::{codec, wire},
+    protocol::{
+        codec,
+        messages::{self, Assembly},
+        wire::{
+            self, complete_request::Part, counted_request::What, lease_reply::Answer, put_request,
+        },
+    },
 };
 
 /// A line that should be a graph.
@@ -62,36 +68,150 @@ pub fn block(data: &[u8]) {
     assert!(again.keys == keys || again.keys.bytes().len() < keys.bytes().len());
 }
 
-/// A message of the protocol (the first byte says which), or bytes that messages carry.
+/// A message of the protocol (the first byte says which) and what the program reads in it, or bytes
+/// that messages carry.
 pub fn message(data: &[u8]) {
-    fn read<M: Message + Default + PartialEq>(bytes: &[u8]) {
+    fn read<M: Message + Default + PartialEq>(bytes: &[u8], understand: impl FnOnce(M)) {
         if let Ok(message) = M::decode(bytes) {
             assert!(M::decode(&message.encode_to_vec()[..]).is_ok_and(|again| again == message));
+            understand(message);
         }
     }
     let [which, bytes @ ..] = data else { return };
     match which {
-        0 => read::<wire::RegisterRequest>(bytes),
-        1 => read::<wire::RegisterReply>(bytes),
-        2 => read::<wire::LeaseRequest>(bytes),
-        3 => read::<wire::LeaseReply>(bytes),
-        4 => read::<wire::FetchRequest>(bytes),
-        5 => read::<wire::BlockPiece>(bytes),
-        6 => read::<wire::HeartbeatRequest>(bytes),
-        7 => read::<wire::CompleteRequest>(bytes),
-        8 => read::<wire::CompleteReply>(bytes),
-        9 => read::<wire::GiveBackRequest>(bytes),
-        10 => read::<wire::StatusReply>(bytes),
-        11 => {
-            if let Ok(statistics) = codec::decode::<Statistics>(bytes) {
-                assert_eq!(codec::encode(&statistics), bytes, "statistics have one encoding");
+        0 => read::<wire::RegisterRequest>(bytes, |request| {
+            request.shelf.into_iter().for_each(placed);
+        }),
+        1 => read::<wire::RegisterReply>(bytes, drop),
+        2 => read::<wire::LeaseRequest>(bytes, drop),
+        3 => read::<wire::LeaseReply>(bytes, |reply| match reply.answer {
+            Some(Answer::Grant(grant)) => granted(&grant),
+            Some(Answer::WaitMilliseconds(_) | Answer::Finished(_)) | None => {}
+        }),
+        4 => read::<wire::FetchRequest>(bytes, |request| wanted(&request)),
+        5 => read::<wire::BlockPiece>(bytes, assembled),
+        6 => read::<wire::HeartbeatRequest>(bytes, drop),
+        7 => read::<wire::CompleteRequest>(bytes, |request| match request.part {
+            Some(Part::Unit(unit)) => {
+                statistics(&unit.statistics);
+                told_ahead(&unit.ahead);
             }
+            Some(Part::Piece(piece)) => assembled(piece),
+            Some(Part::Name(name)) => named(name),
+            Some(Part::Start(_)) | None => {}
+        }),
+        8 => read::<wire::CompleteReply>(bytes, drop),
+        9 => read::<wire::GiveBackRequest>(bytes, drop),
+        10 => read::<wire::StatusReply>(bytes, drop),
+        11 => statistics(bytes),
+        13 => read::<wire::Description>(bytes, described),
+        14 => read::<wire::CountRequest>(bytes, drop),
+        15 => read::<wire::CountReply>(bytes, |reply| {
+            let wire::CountTask { grant, blocks } = reply.task.unwrap_or_default();
+            granted(&grant.unwrap_or_default());
+            described(blocks.unwrap_or_default());
+        }),
+        16 => read::<wire::CountedRequest>(bytes, |request| match request.what {
+            Some(What::Statement(statement)) => {
+                statistics(&statement.statistics);
+                checksums(&statement.contents);
+                told_ahead(&statement.ahead);
+            }
+            Some(What::Failure(_)) | None => {}
+        }),
+        17 => told_ahead(bytes),
+        18 => read::<wire::ShelfList>(bytes, |list| checksums(&list.checksums)),
+        19 => read::<wire::ShelfAnswer>(bytes, |answer| {
+            checksums(&answer.unwanted);
+            checksums(&answer.lonely);
+        }),
+        20 => read::<wire::FindShelvesRequest>(bytes, drop),
+        21 => read::<wire::FindShelvesReply>(bytes, |reply| {
+            reply.shelves.into_iter().for_each(placed);
+        }),
+        22 => read::<wire::BlockList>(bytes, |list| list.blocks.into_iter().for_each(named)),
+        23 => read::<wire::PutRequest>(bytes, |request| match request.part {
+            Some(put_request::Part::Name(name)) => named(name),
+            Some(put_request::Part::Piece(piece)) => assembled(piece),
+            None => {}
+        }),
+        24 => read::<wire::Input>(bytes, |input| {
+            input.request.iter().for_each(wanted);
+            for block in input.blocks {
+                let _ = Block::parse(TrailTrap::LAYOUT, block);
+            }
+        }),
+        // Those that say nothing.
+        25 => {
+            read::<wire::HeartbeatReply>(bytes, drop);
+            read::<wire::CountedReply>(bytes, drop);
+            read::<wire::GiveBackReply>(bytes, drop);
+            read::<wire::PutReply>(bytes, drop);
+            read::<wire::StatusRequest>(bytes, drop);
         }
-        13 => read::<wire::Description>(bytes),
         _ => {
             if let Some(sequence) = DegreeSequence::from_bytes(bytes) {
                 assert_eq!(sequence.bytes(), bytes);
             }
         }
+    }
+}
+
+fn statistics(bytes: &[u8]) {
+    if let Ok(statistics) = codec::decode::<Statistics>(bytes) {
+        assert_eq!(codec::encode(&statistics), bytes, "statistics have one encoding");
+        // Whatever the numbers, they can be looked at.
+        let _ = statistics.is_consistent(&TrailTrap::ABOUT);
+    }
+}
+
+fn told_ahead(bytes: &[u8]) {
+    if let Ok(told) = codec::decode::<ToldAhead>(bytes) {
+        assert_eq!(codec::encode(&told), bytes, "what is told ahead has one encoding");
+    }
+}
+
+fn wanted(request: &wire::FetchRequest) {
+    if let Ok(wanted) = messages::wanted(request) {
+        let again = messages::request(request.worker, &wanted, &[]);
+        assert_eq!(messages::wanted(&again), Ok(wanted));
+    }
+}
+
+fn granted(grant: &wire::Grant) {
+    assert_eq!(messages::units(grant).len(), grant.units.len());
+}
+
+fn described(description: wire::Description) {
+    if let Ok(blocks) = messages::described(TrailTrap::LAYOUT, description) {
+        let again = messages::description(blocks.clone());
+        assert_eq!(messages::described(TrailTrap::LAYOUT, again), Ok(blocks));
+    }
+}
+
+fn named(name: wire::BlockName) {
+    if let Ok((name, shelves)) = messages::block_name(name) {
+        let again = messages::name_message(&name, shelves);
+        assert_eq!(messages::block_name(again), Ok((name, shelves)));
+    }
+}
+
+fn placed(place: wire::ShelfPlace) {
+    if let Some(read) = messages::shelf_place(place.clone()) {
+        assert_eq!(messages::place_message(&read), place);
+    }
+}
+
+fn checksums(joined: &[u8]) {
+    if let Ok(checksums) = messages::checksums(joined) {
+        assert_eq!(messages::joined(checksums), joined);
+    }
+}
+
+/// A block of one piece.
+fn assembled(piece: wire::BlockPiece) {
+    let data = piece.data.clone();
+    if let Ok(Some(block)) = Assembly::of(data.len() as u64).add(piece) {
+        assert_eq!(block, data);
     }
 }
