@@ -20,13 +20,14 @@ use tokio::io::AsyncWriteExt;
 use tonic::{Code, Request, Status};
 use trailtrap_shared::protocol::{
     access::{Access, AccessToken},
-    wire::{self, complete_request::Part, fetch_request::What, lease_reply::Answer},
+    wire::{self, complete_request::Part, fetch_request::What},
 };
 use trailtrap_worker::access::{self, AdmittedClient};
 
 use crate::common::{
-    Data, GIVE_UP, PATIENCE, Process, coordinator, eventually, expected, introduction,
-    reserved_port, run, stayed_small, stderr, stdout, trailtrap, watch_memory, worker,
+    Data, GIVE_UP, PATIENCE, Process, coordinator, eventually, expected, farewell_with,
+    introduction, reserved_port, run, stayed_small, stderr, stdout, succeeded, trailtrap,
+    watch_memory, worker,
 };
 
 /// Beyond loopback, and yet reachable in any sandbox.
@@ -54,7 +55,7 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
     let start = |name: &str, command: &mut Command| {
         let command =
             command.env("TRAILTRAP_LOG", "trace").stdout(Stdio::piped()).stderr(log(name));
-        Process(command.spawn().unwrap())
+        Process::of(command.spawn().unwrap())
     };
     let start_leader = |name: &str, order: &str, listen: &str, more: &[&str]| {
         let mut command = trailtrap();
@@ -115,16 +116,6 @@ fn an_access_file_is_all_that_a_worker_needs_and_it_outlives_the_coordinator() {
         let text = String::from_utf8_lossy(&text);
         assert!(text.contains("TRACE"), "{name} says everything");
         assert!(tokens.iter().all(|token| !text.contains(token)), "{name} shows a token");
-    }
-}
-
-/// Has a client ask for work once more when all is done. A coordinator waits a while for workers
-/// that have not heard that; on a slow machine it may have gone by then.
-async fn farewell(access: &Access, worker: u64) {
-    let request = wire::LeaseRequest { worker, room: 0, by_name: false };
-    let reply = access::client(access, None).unwrap().lease(request).await;
-    if let Ok(answer) = reply.map(|reply| reply.into_inner().answer) {
-        assert!(matches!(answer, Some(Answer::Finished(_))), "{answer:?}");
     }
 }
 
@@ -236,12 +227,13 @@ async fn without_a_valid_token_nothing_can_be_done() {
         (foreign.clone(), "not the coordinator of the access file"),
     ];
     for (path, hint) in &cases {
-        let output = worker_with(path).output().unwrap();
+        let output = Process::start(&mut worker_with(path)).finish();
         assert_eq!(output.status.code(), Some(78), "{hint}: {}", stderr(&output));
         assert!(stderr(&output).contains(hint), "{}", stderr(&output));
     }
     let here = address.replace("0.0.0.0", "127.0.0.1");
-    let output = worker().args(["--coordinator", &here, "--patience", "1"]).output().unwrap();
+    let output =
+        Process::start(worker().args(["--coordinator", &here, "--patience", "1"])).finish();
     assert_eq!(output.status.code(), Some(75));
     assert!(stderr(&output).contains("--access"), "{}", stderr(&output));
     for (path, hint) in [(&cases[0].0, "not valid"), (&foreign, "certificate")] {
@@ -252,7 +244,7 @@ async fn without_a_valid_token_nothing_can_be_done() {
 
     let honest = Process::start(&mut worker_with(&path)).finish();
     assert!(honest.status.success(), "{}", stderr(&honest));
-    farewell(&access, registered.expect("it is let in")).await;
+    farewell_with(&access, &[registered.expect("it is let in")]).await;
     let output = leader.finish();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(7));
@@ -405,7 +397,7 @@ async fn floods_do_not_keep_workers_out() {
         flood.await.unwrap();
     }
     println!("{before} disturbances before the worker came, {meanwhile} while it was there");
-    farewell(&access, registered).await;
+    farewell_with(&access, &[registered]).await;
     let output = tokio::task::spawn_blocking(|| leader.finish()).await.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(9));
@@ -461,7 +453,7 @@ fn mutual_tls_with_an_authority_of_ones_own() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let answers = runtime.block_on(async { codes(access::client(&bold, None).unwrap()).await });
     assert!(answers.iter().all(|code| *code != Code::Ok), "{answers:?}");
-    let output = worker_with(&access).output().unwrap();
+    let output = Process::start(&mut worker_with(&access)).finish();
     assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));
     assert!(stderr(&output).contains("asks for a certificate"), "{}", stderr(&output));
     let honest =
@@ -469,7 +461,7 @@ fn mutual_tls_with_an_authority_of_ones_own() {
     let output = leader.finish();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected(7));
-    assert!(honest.finish().status.success());
+    succeeded(&honest.finish());
     // Files that are none are named before anything begins.
     let nonsense = write("nonsense", "nonsense");
     let flags = ["--certificate", &nonsense, "--key", &key, "--ca", &ca];

@@ -33,7 +33,7 @@ use trailtrap_worker::{
 use crate::common::{
     Data, Process, add_up, answers::solver, census, census_json, connect, coordinator,
     failures_of, introduction, next_work, put_record, resealed, rewrite, run, run_with_input,
-    salvage, stderr, stdout, take_apart, verified, worker,
+    salvage, stderr, stdout, succeeded, take_apart, verified, worker,
 };
 
 /// One of each kind.
@@ -173,7 +173,7 @@ fn classes_go_beyond_the_order_of_all_graphs() {
     let (process, address) = coordinator(13, &shared, "127.0.0.1:0", &class);
     let mut other = worker();
     other.args(["--coordinator", &address, "--kernel", "portable", "--memory", "32MiB"]);
-    let helped = other.args(class).output().unwrap();
+    let helped = Process::start(other.args(class)).finish();
     assert!(helped.status.success(), "{}", stderr(&helped));
     let output = process.finish();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -229,8 +229,8 @@ fn forests_go_up_to_order_20() {
     let shared = Data::new();
     let (process, address) = coordinator(20, &shared, "127.0.0.1:0", &class);
     let mut other = worker();
-    let helped = other.args(["--coordinator", &address, "--kernel", "portable"]).args(class);
-    let helped = helped.output().unwrap();
+    other.args(["--coordinator", &address, "--kernel", "portable"]).args(class);
+    let helped = Process::start(&mut other).finish();
     assert!(helped.status.success(), "{}", stderr(&helped));
     let output = process.finish();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -338,16 +338,18 @@ fn stores_keep_to_their_class() {
 async fn workers_keep_to_their_class() {
     let class = ["--class", "triangle-free"];
     let data = Data::new();
-    let (mut process, address) = coordinator(7, &data, "127.0.0.1:0", &class);
+    let (process, address) = coordinator(7, &data, "127.0.0.1:0", &class);
     let mut client = connect(&address).await;
     let refused = client.register(introduction("of all graphs")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("--class triangle-free"), "{refused}");
-    let other = worker().args(["--coordinator", &address, "--class", "forest"]).output().unwrap();
+    let with_class = |class: &[&str]| {
+        Process::start(worker().args(["--coordinator", &address]).args(class)).finish()
+    };
+    let other = with_class(&["--class", "forest"]);
     assert_eq!(other.status.code(), Some(78), "{}", stderr(&other));
-    let same = worker().args(["--coordinator", &address]).args(class).output().unwrap();
-    assert!(same.status.success(), "{}", stderr(&same));
-    assert!(process.0.wait().unwrap().success());
+    succeeded(&with_class(&class));
+    succeeded(&process.finish());
     assert_eq!(done(7, &data, &[]), done(7, &Data::new(), &class));
 }
 

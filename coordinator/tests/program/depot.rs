@@ -1,24 +1,26 @@
 //! Blocks that workers keep on disk and share in a depot.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
-    time::Duration,
+    sync::{Arc, Mutex, OnceLock},
+    time::{Duration, Instant},
 };
 
 use tonic::{Code, Status, transport::Channel};
 use trailtrap_census::{
+    driver::LEAST_COUNTED_BYTES,
     read::finished::{FinishedError, FinishedOrder, open_store},
+    records::Author,
     store::{Store, plan},
 };
 use trailtrap_shared::{
-    count::ahead::ToldAhead,
+    count::{ahead::ToldAhead, statistics::Statistics},
     game::{Game, GameName, TrailTrap},
     partition::{Block, BlockName, Section},
-    plan::{Plan, PlanOptions},
+    plan::{Plan, PlanOptions, Unit},
     protocol::{
         codec,
         messages::{self, Described, NamedUnit},
@@ -30,7 +32,7 @@ use trailtrap_shared::{
     },
 };
 use trailtrap_worker::{
-    counting::{self, CountTask, Statement},
+    counting::{self, CountTask, Statement, recount},
     supply::{
         is_shared,
         kept::{KeptDepot, MARK_TEXT, Mark},
@@ -40,9 +42,9 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::{
     common::{
-        Data, LONG_LEASE, Process, QUESTIONS, answers::Answers, census_json, connect, coordinator,
-        eventually, expected, farewell, heard_coordinator, introduction, parts, run, stderr,
-        stdout, trailtrap, until_hit, verified,
+        ATTEMPTS, Data, GIVE_UP, LONG_LEASE, Process, QUESTIONS, answers::Answers, census_json,
+        connect, coordinator, eventually, expected, farewell, granted, introduction, parts,
+        reserved_port, run, stderr, stdout, succeeded, trailtrap, until_hit, verified,
     },
     shelves,
 };
@@ -106,13 +108,16 @@ fn workers_that_keep_and_share_blocks_spare_the_coordinator() {
     };
     census_with(&["--disk-cache", disk_cache, "--depot", place]);
     assert!(!blocks(&depot).is_empty() && !blocks(&disk).is_empty());
-    let [_, none @ ..] = census_with(&[]);
+    let [alone, none @ ..] = census_with(&[]);
     assert_eq!(none, [0; 3]);
     // Another worker reads what that one has solved; and so does one with its disk. The
-    // coordinator sends small blocks alone, and how often they are read depends on what comes when.
+    // coordinator sends small blocks alone, which are about half of what is read; how often they
+    // are read depends on what comes when.
     for options in [["--depot", place], ["--disk-cache", disk_cache]] {
         let [coordinator, disk, depot, _] = census_with(&options);
+        println!("{coordinator} of {alone}, {disk}, {depot}, {options:?}");
         assert!(3 * (disk + depot) > coordinator, "{coordinator}, {disk}, {depot}, {options:?}");
+        assert!(5 * coordinator < 4 * alone, "{coordinator} of {alone}, {options:?}");
     }
 }
 
@@ -163,6 +168,44 @@ fn a_census_keeps_its_blocks_in_a_depot() {
     assert!(checked.contains("is damaged"), "{checked}");
 }
 
+/// Whatever is killed while blocks are put into the depot, nothing that is on record is missing
+/// there or damaged, and the table is that of an undisturbed census.
+#[test]
+fn a_census_in_a_depot_outlives_its_coordinators_and_workers() {
+    until_hit(|| {
+        let ((directory, depot), data) = (depot(), Data::new());
+        // Nobody else gets the port while no coordinator listens.
+        let (_reserved, port) = reserved_port();
+        let address = format!("127.0.0.1:{port}");
+        let options = [&HALF[..], &["--depot", &depot, "--lease", "1"]].concat();
+        let lead = || coordinator(9, &data, &address, &options).0;
+        let help = || small_worker(&address, &["--depot", &depot]);
+        let is_file = |entry: &DirEntry| entry.file_type().is_file();
+        let kept = || WalkDir::new(directory.path()).into_iter().flatten().filter(is_file).count();
+        let (mut leader, mut workers, mut kills) = (lead(), [help(), help()], [0; 2]);
+        // In the end there are more than a hundred.
+        for i in 0..6 {
+            let before = kept();
+            eventually("more is kept", || !leader.is_running() || kept() > before + 12);
+            if i % 2 == 0 {
+                kills[0] += usize::from(leader.is_killed());
+                leader = lead();
+            } else {
+                let worker = &mut workers[i / 2 % 2];
+                kills[1] += usize::from(worker.is_killed());
+                *worker = help();
+            }
+        }
+        let output = leader.finish();
+        succeeded(&output);
+        assert_eq!(stdout(&output), expected_of_half());
+        assert_eq!(data.alarms(), "no alarms\n");
+        verified(&["9", "--level", "2", "--data", &data.text()]);
+        // They may have been quicker.
+        kills.iter().all(|&kills| kills > 1).then_some(())
+    });
+}
+
 /// What `verify` says of order 9, right or wrong.
 fn verify(data: &Data) -> String {
     let output = run(&["verify", "9", "--data", &data.text()]);
@@ -170,7 +213,7 @@ fn verify(data: &Data) -> String {
 }
 
 /// What whoever writes drops while somebody reads is said not to have been kept, and not to be
-/// damaged.
+/// damaged. An order that is carried further from a depot comes out as one that is done at once.
 #[test]
 fn what_goes_while_it_is_read_is_not_called_damaged() {
     let (_directory, depot) = depot();
@@ -182,7 +225,7 @@ fn what_goes_while_it_is_read_is_not_called_damaged() {
         finished.plan.shards.iter().find_map(|shard| finished.tables(shard).find_map(Result::err))
     };
     assert!(first_error().is_none());
-    census_json(9, &data, &["--keep", "minimal"]);
+    assert_eq!(census_json(9, &data, &["--keep", "minimal"]), expected(9));
     let error = first_error().expect("what has been dropped cannot be read");
     assert!(
         matches!(error, FinishedError::NotKept(9) | FinishedError::GraphsNotKept(9)),
@@ -319,7 +362,7 @@ fn a_depot_is_for_one_census() {
     let twin = run(&["census", "6", "--data", &copy.text()]);
     assert!(stderr(&twin).contains("another process is at work"), "{}", stderr(&twin));
     let worker = small_worker(&address, &["--depot", &depot]);
-    assert!(leader.finish().status.success());
+    succeeded(&leader.finish());
     worker.finish();
 }
 
@@ -370,12 +413,7 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     assert_eq!(fs::read(mark).unwrap(), MARK_TEXT.as_bytes());
     let worker = reply.worker;
     let answers = Answers::solve(7, PlanOptions::default());
-    let lease = client
-        .lease(wire::LeaseRequest { worker, room: 0, by_name: false })
-        .await
-        .unwrap()
-        .into_inner();
-    let Some(Answer::Grant(grant)) = lease.answer else { panic!("{lease:?}") };
+    let grant = granted(&mut client, worker).await;
     // Every block by its name.
     let results: Vec<(wire::UnitResult, Vec<Block>)> = answers.results(&messages::units(&grant));
     let named = |worker, lease| {
@@ -427,9 +465,14 @@ async fn what_is_not_found_in_the_depot_is_asked_for() {
     ];
     for (what, spoil) in deliveries {
         let worker = client.register(introduction(what)).await.unwrap().into_inner().worker;
-        let request = wire::LeaseRequest { worker, room: 0, by_name: true };
-        let lease = client.lease(request).await.unwrap().into_inner();
-        let Some(Answer::Grant(grant)) = lease.answer else { panic!("{lease:?}") };
+        let grant = loop {
+            let request = wire::LeaseRequest { worker, room: 0, by_name: true };
+            match client.lease(request).await.unwrap().into_inner().answer {
+                Some(Answer::Grant(grant)) => break grant,
+                Some(Answer::WaitMilliseconds(_)) => {}
+                other => panic!("work is there: {other:?}"),
+            }
+        };
         let results = answers.results(&messages::units(&grant));
         results.iter().flat_map(|(_, blocks)| blocks).for_each(|block| kept.write(block).unwrap());
         let right = messages::delivery_by_name(worker, grant.lease, named_units(&results));
@@ -510,7 +553,7 @@ async fn what_is_named_is_counted_by_other_workers() {
     let (directory, depot) = depot();
     let data = Data::new();
     let options = ["--depot", &depot, "--lease", LONG_LEASE, "--sample", "0"];
-    let (leader, address, said) = heard_coordinator(9, &data, "127.0.0.1:0", &options);
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
     let mut wrong = Counter::new(&address, "wrong", directory.path()).await;
     let first = tokio::spawn(async move {
         let task = wrong.task().await;
@@ -545,19 +588,138 @@ async fn what_is_named_is_counted_by_other_workers() {
     // Or the others have ended the census.
     let codes = [Code::FailedPrecondition, Code::Unavailable];
     assert!(codes.contains(&refused.code()), "{refused}");
-    assert!(honest.finish().status.success());
+    succeeded(&honest.finish());
     farewell(&address, &counters).await;
     let output = leader.finish();
     assert_eq!(stdout(&output), expected(9));
     assert!(others.await.unwrap() > 0);
-    let said = said.join().unwrap();
-    let (_, share) = said.split_once("counted here, of what was delivered by name: ").unwrap();
-    let share: f64 = share.split_once(' ').unwrap().0.parse().unwrap();
-    assert!(share < 1.0, "{said}");
-    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    // What is smaller the coordinator counts, and what comes while nobody waits for something to
+    // count. Of the rest others count much.
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
+    let bytes = store.units(9).unwrap().into_iter().map(|(_, record)| record.bytes);
+    let large: u64 = bytes.filter(|&bytes| bytes >= LEAST_COUNTED_BYTES).sum();
+    // Such as `0.763 (2.6 MiB of 3.4 MiB)`.
+    let said = stderr(&output);
+    let (_, told) = said.split_once("counted here, of what was delivered by name: ").unwrap();
+    let words: Vec<&str> = told.split([' ', '(', ')']).filter(|word| !word.is_empty()).collect();
+    let [share, _, _, _, all, "MiB", ..] = words[..] else { panic!("{said}") };
+    let [share, all] = [share, all].map(|number| number.parse::<f64>().unwrap());
+    let elsewhere = (1.0 - share) * all * f64::from(1_u32 << 20);
+    println!("counted by others: {elsewhere:.0} bytes, of {large}");
+    assert!(4.0 * elsewhere > large as f64, "{elsewhere} bytes, of {large}: {said}");
+    let alarms = data.alarms();
     assert!(alarms.starts_with("alarm 1, trial, order 9"), "{alarms}");
     assert!(alarms.contains("wrong") && alarms.contains("miscounted"), "{alarms}");
     assert!(!alarms.contains("alarm 2"), "{alarms}");
+}
+
+/// Delivers what the answers say under this name, blocks in the depot by their names, until all is
+/// done; or until it has lied, about the first unit that others may count, and is not believed.
+/// Returns that unit, and the edition.
+async fn deliver_by_name(
+    address: &str,
+    name: &str,
+    depot: &Path,
+    answers: &Answers,
+    lie: Option<fn(&mut wire::UnitResult)>,
+) -> Option<(u32, Unit)> {
+    let mut client = connect(address).await;
+    let reply = client.register(introduction(name)).await.unwrap().into_inner();
+    let (worker, kept) = (reply.worker, KeptDepot::at(depot, Mark(reply.depot_mark)));
+    let (plan, start) = (Plan::new(TrailTrap::LAYOUT, 9, PlanOptions::default()), Instant::now());
+    loop {
+        assert!(start.elapsed() < GIVE_UP, "work is there, or all is done");
+        let request = wire::LeaseRequest { worker, room: 1 << 20, by_name: true };
+        let grant = match client.lease(request).await.unwrap().into_inner().answer {
+            Some(Answer::Grant(grant)) => grant,
+            Some(Answer::WaitMilliseconds(_)) => continue,
+            _ => return None,
+        };
+        let (units, mut told) = (messages::units(&grant), None);
+        let mut results = answers.results(&units);
+        for (unit, (result, blocks)) in units.iter().zip(&mut results) {
+            let shared = blocks.iter().filter(|block| is_shared(block));
+            shared.for_each(|block| kept.write(block).unwrap());
+            let bytes: u64 = blocks.iter().map(|block| block.name().length).sum();
+            if bytes < LEAST_COUNTED_BYTES {
+                continue;
+            }
+            let ahead = recount::ahead(GameName::TrailTrap, &plan, blocks).unwrap();
+            result.ahead = codec::encode(&ahead);
+            if let (Some(lie), None) = (lie, told) {
+                lie(result);
+                told = Some((grant.edition, *unit));
+            }
+        }
+        let named = results.iter().map(|(result, blocks)| {
+            NamedUnit::new(result.clone(), blocks, Shelves::default(), is_shared)
+        });
+        let delivery = messages::delivery_by_name(worker, grant.lease, named);
+        match client.complete(tokio_stream::iter(delivery)).await.map(|reply| reply.into_inner()) {
+            // What is taken back meanwhile makes leases void.
+            Ok(reply) => {
+                let is_believed = reply.accepted && told.is_some();
+                assert!(!reply.lacking && !is_believed, "{told:?}");
+            }
+            Err(status) => {
+                assert!(told.is_some() && status.code() == Code::InvalidArgument, "{status}");
+                return told;
+            }
+        }
+    }
+}
+
+/// Whoever lies about what it delivers by name is found out by what another worker counts, and
+/// named; whoever counts is not, and the table is right.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_lies_about_what_it_names_is_found_out_by_who_counts() {
+    let (directory, depot) = depot();
+    let data = Data::new();
+    let options = ["--depot", &depot, "--lease", LONG_LEASE, "--sample", "0"];
+    let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &options);
+    let answers = Answers::solve(9, PlanOptions::default());
+    let mut right = Counter::new(&address, "right", directory.path()).await;
+    let (counter, counted) = (right.worker, Arc::new(Mutex::new(HashSet::new())));
+    let counting = tokio::spawn({
+        let counted = counted.clone();
+        async move {
+            while let Ok(task) = right.task().await {
+                let statement = right.count(&task).to_message();
+                counted.lock().unwrap().insert((task.edition, task.unit));
+                right.state(&task, What::Statement(statement)).await;
+            }
+        }
+    });
+    let lies: [fn(&mut wire::UnitResult); 2] = [
+        |result| result.digest[0] ^= 1,
+        |result| {
+            let mut statistics: Statistics = codec::decode(&result.statistics).unwrap();
+            statistics.classes.all.listed += 1;
+            result.statistics = codec::encode(&statistics);
+        },
+    ];
+    let mut liars = Vec::new();
+    for lie in lies {
+        let mut is_counted = false;
+        // Nobody may have waited for something to count just then: so the coordinator has counted.
+        while !is_counted {
+            assert!(liars.len() < ATTEMPTS, "others count nothing that is lied about");
+            let name = format!("liar {}", liars.len());
+            let told =
+                deliver_by_name(&address, &name, directory.path(), &answers, Some(lie)).await;
+            is_counted = counted.lock().unwrap().contains(&told.expect("it has lied"));
+            liars.push(name);
+        }
+    }
+    assert_eq!(deliver_by_name(&address, "honest", directory.path(), &answers, None).await, None);
+    farewell(&address, &[counter]).await;
+    let output = leader.finish();
+    counting.await.unwrap();
+    assert_eq!(stdout(&output), expected(9), "{}", stderr(&output));
+    let store = Store::open_read_only(&data.path().join("store")).unwrap();
+    let alarms = store.alarms().unwrap();
+    let blamed = alarms.iter().flat_map(|(_, alarm)| &alarm.blamed).map(Author::name);
+    assert!(blamed.eq(liars.iter().map(String::as_str)), "{liars:?}, {}", data.alarms());
 }
 
 /// It moves nothing there, and would not do without it any more.
@@ -587,7 +749,7 @@ fn damage_is_named_and_mended() {
         let data = Data::new();
         let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &HALF);
         let first = small_worker(&address, &options[2..]);
-        assert!(leader.finish().status.success());
+        succeeded(&leader.finish());
         first.finish();
         // Those of the graphs with most edges are read again by what has an edge more, and not made
         // again.
@@ -639,7 +801,7 @@ fn a_disk_cache_stays_within_its_budget() {
     });
     let worker = worker.finish();
     assert!(worker.status.success(), "{}", stderr(&worker));
-    assert!(leader.finish().status.success());
+    succeeded(&leader.finish());
     let [coordinator, from_disk, ..] = traffic(&stderr(&worker));
     // What is left is counted, too, however seldom it was before.
     most = most.max(files(&disk).values().map(Vec::len).sum());

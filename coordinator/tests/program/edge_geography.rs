@@ -11,8 +11,8 @@ use trailtrap_shared::{
 };
 
 use crate::common::{
-    Data, census, census_json, connect, coordinator, introduction, run, run_with_input, salvage,
-    stderr, stdout, verified, worker,
+    Data, Process, census, census_json, connect, coordinator, introduction, run, run_with_input,
+    salvage, stderr, stdout, succeeded, verified, worker,
 };
 
 /// Order 7 with its digests as first computed.
@@ -174,16 +174,16 @@ fn stores_keep_to_their_game() {
 #[tokio::test]
 async fn workers_keep_to_their_game() {
     let data = Data::new();
-    let (mut process, address) = coordinator(5, &data, "127.0.0.1:0", &GAME);
+    let (process, address) = coordinator(5, &data, "127.0.0.1:0", &GAME);
     let mut client = connect(&address).await;
     let refused = client.register(introduction("of the first game")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("--game edge-geography"), "{refused}");
-    let other = worker().args(["--coordinator", &address]).output().unwrap();
+    let other = Process::start(worker().args(["--coordinator", &address])).finish();
     assert_eq!(other.status.code(), Some(78), "{}", stderr(&other));
-    let same = worker().args(["--coordinator", &address]).args(GAME).output().unwrap();
-    assert!(same.status.success(), "{}", stderr(&same));
-    assert!(process.0.wait().unwrap().success());
+    let same = Process::start(worker().args(["--coordinator", &address]).args(GAME)).finish();
+    succeeded(&same);
+    succeeded(&process.finish());
     let alone = finished(5);
     assert_eq!(
         census_json(5, &data, &[]),

@@ -26,8 +26,8 @@ use trailtrap_shared::{
 use walkdir::WalkDir;
 
 use crate::common::{
-    Data, Process, census_json, eventually, orders_done, run, stderr, stdout, trailtrap,
-    until_hit, verified,
+    Data, Process, census_json, command, do_without, eventually, orders_done, run, skip, stderr,
+    stdout, trailtrap, until_hit, verified,
 };
 
 /// A census of order 7, for all tests to read, and what `census --json` said.
@@ -326,9 +326,9 @@ fn nauty_and_the_list_agree() {
         .stdout(Stdio::piped())
         .spawn()
     else {
-        eprintln!(
-            "SKIPPED: nauty-labelg is not installed, so that the labels are compared with the \
-             nauty built in only"
+        skip(
+            "nauty-labelg is not installed, so that the labels are compared with the nauty built \
+             in only",
         );
         return;
     };
@@ -524,7 +524,7 @@ fn relative(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 fn signalled(directory: &Path, starter: &[&str], signal: &str) -> (Output, bool) {
     let bundle = directory.join("bundle");
     let export = export_command(&["bundle", bundle.to_str().unwrap()]);
-    let mut command = Command::new(starter[0]);
+    let mut command = command(starter[0]);
     command.args(&starter[1..]).arg(export.get_program()).args(export.get_args());
     let mut process = Process::start(command.stdin(Stdio::null()));
     let begun = || fs::read_dir(directory).unwrap().next().is_some();
@@ -545,7 +545,7 @@ fn a_bundle_without_room_names_its_own_place() {
     let bundle = place.path().join("bundle");
     let export = ["export", "bundle", bundle.to_str().unwrap(), "--data", &data.text()];
     // No file may have more than a few kilobytes, as on a disk that is nearly full.
-    let mut command = Command::new("sh");
+    let mut command = command("sh");
     command.args(["-c", "ulimit -f 8 && exec \"$@\"", "sh", program]).args(export);
     let output = command.output().unwrap();
     let said = stderr(&output);
@@ -696,7 +696,7 @@ fn compile(directory: &Path, document: &str) {
             Err(_) => continue,
         }
     }
-    eprintln!("SKIPPED: {document} was not compiled, because no TeX is installed");
+    do_without(&format!("{document} was not compiled, because no TeX is installed"));
 }
 
 #[test]

@@ -1,30 +1,27 @@
 //! What a disk does that fails for a while, or for good. A small library, put before the C library
-//! of real processes, lets their calls fail. Where there is no C compiler, these tests say so and
-//! pass.
+//! of real processes, lets their calls fail. Where there is no C compiler, these tests are skipped.
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
     sync::{
-        Arc, LazyLock, Mutex,
+        LazyLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    thread::JoinHandle,
 };
 
 use crate::common::{
     Data, LONG_LEASE, PATIENCE, Process, census_json, eventually, expected, reserved_port, run,
-    status, stderr, stdout, trailtrap, until_hit, verified, worker,
+    skip, status, stderr, stdout, trailtrap, until_hit, verified, worker,
 };
 
 const EMFILE: i32 = 24;
 const EIO: i32 = 5;
 const ESTALE: i32 = 116;
 
-/// The library, made once.
-static LIBRARY: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|| {
+/// The library, made once, or why there is none.
+static LIBRARY: LazyLock<Result<(tempfile::TempDir, PathBuf), String>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().unwrap();
     let library = directory.path().join("faults.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/faults.c");
@@ -35,16 +32,10 @@ static LIBRARY: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|
         .output();
     match made {
         Ok(output) if output.status.success() && cfg!(target_os = "linux") => {
-            Some((directory, library))
+            Ok((directory, library))
         }
-        Ok(output) => {
-            eprintln!("SKIPPED: no library can be made here: {}", stderr(&output));
-            None
-        }
-        Err(error) => {
-            eprintln!("SKIPPED: there is no C compiler here: {error}");
-            None
-        }
+        Ok(output) => Err(format!("no library can be made here: {}", stderr(&output))),
+        Err(error) => Err(format!("there is no C compiler here: {error}")),
     }
 });
 
@@ -55,8 +46,9 @@ struct Disk {
 }
 
 impl Disk {
+    /// None where there is no library: then the test is skipped.
     fn new() -> Option<Self> {
-        let (_, library) = LIBRARY.as_ref()?;
+        let (_, library) = LIBRARY.as_ref().inspect_err(|why| skip(why)).ok()?;
         Some(Disk { library: library.clone(), directory: tempfile::tempdir().unwrap() })
     }
 
@@ -70,10 +62,8 @@ impl Disk {
     }
 
     /// Starts `trailtrap` with these arguments on this disk, and listens to it.
-    fn start(&self, arguments: &[&str]) -> (Process, Heard) {
-        let mut process = Process::start(self.under(trailtrap().args(arguments)));
-        let heard = Said::listen(&mut process);
-        (process, heard)
+    fn start(&self, arguments: &[&str]) -> Process {
+        Process::start_and_listen(self.under(trailtrap().args(arguments)))
     }
 
     fn fail(&self, error: i32) {
@@ -86,38 +76,6 @@ impl Disk {
     fn heal(&self) {
         fs::remove_file(self.switch()).unwrap();
     }
-}
-
-/// What a process says, and the thread that listens until it ends.
-type Heard = (Said, JoinHandle<()>);
-
-/// What a process says on standard error, as it comes.
-#[derive(Clone, Default)]
-struct Said(Arc<Mutex<String>>);
-
-impl Said {
-    fn listen(process: &mut Process) -> Heard {
-        let said = Said::default();
-        let pipe = BufReader::new(process.0.stderr.take().unwrap());
-        let listener = said.clone();
-        let thread = std::thread::spawn(move || {
-            for line in pipe.lines() {
-                *listener.0.lock().unwrap() += &(line.unwrap() + "\n");
-            }
-        });
-        (said, thread)
-    }
-
-    fn text(&self) -> String {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-/// Ends with what a process has said on both of its pipes.
-fn finish(process: Process, (said, listener): Heard) -> Output {
-    let output = process.finish();
-    listener.join().unwrap();
-    Output { stderr: said.text().into_bytes(), ..output }
 }
 
 fn is_in_order(arguments: &[&str], order: u64) -> bool {
@@ -134,18 +92,17 @@ fn a_disk_that_fails_for_a_while_is_waited_for() {
         // A census may end before the disk fails: then another one is begun.
         until_hit(|| {
             let data = Data::new();
-            let (mut process, said) =
-                disk.start(&["census", "9", "--json", "--data", &data.text()]);
+            let mut process = disk.start(&["census", "9", "--json", "--data", &data.text()]);
             eventually("order 9 is in work", || {
                 !process.is_running() || data.units_on_record(9) > 0
             });
             disk.fail(error);
             eventually("the disk is found to fail", || {
-                !process.is_running() || said.0.text().contains("trying again")
+                !process.is_running() || process.said().contains("trying again")
             });
-            let waited = said.0.text().contains("trying again");
+            let waited = process.said().contains("trying again");
             disk.heal();
-            let output = finish(process, said);
+            let output = process.finish();
             assert!(output.status.success(), "error {error}: {}", stderr(&output));
             assert_eq!(stdout(&output), expected, "error {error}");
             verified(&["--level", "2", "--data", &data.text()]);
@@ -160,10 +117,10 @@ fn a_disk_that_fails_for_good_ends_a_census_which_says_what_helps() {
     let data = Data::new();
     // It does not come to the end of this, however fast it is.
     let endless = ["census", "11", "--force", "--json", "--data", &data.text()];
-    let (process, said) = disk.start(&endless);
+    let process = disk.start(&endless);
     eventually("order 9 is in work", || is_in_order(&["--data", &data.text()], 9));
     disk.fail(EIO);
-    let output = finish(process, said);
+    let output = process.finish();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(said.contains("Input/output error") && said.contains("trailtrap salvage"), "{said}");
@@ -209,26 +166,26 @@ fn workers_wait_while_the_disk_of_their_coordinator_fails() {
         let beginning = ["coordinator", "--force", "--data", &data.text()];
         disk.start(&[&beginning, &flags[..]].concat())
     };
-    let (mut leader, said) = start();
+    let mut leader = start();
     let flags = ["--coordinator", &address, "--threads", "1", "--patience", PATIENCE];
     let mut helpers: Vec<Process> = (0..2).map(|_| Process::start(worker().args(flags))).collect();
     let all_run = |helpers: &mut Vec<Process>| helpers.iter_mut().all(Process::is_running);
     let remote = ["--coordinator", &address];
     eventually("order 9 is in work", || is_in_order(&remote, 9));
     disk.fail(EIO);
-    eventually("the disk is found to fail", || said.0.text().contains("trying again"));
+    eventually("the disk is found to fail", || leader.said().contains("trying again"));
     disk.heal();
     eventually("order 10 is in work", || is_in_order(&remote, 10));
     assert!(leader.is_running() && all_run(&mut helpers));
     assert_eq!(status(&remote)["order"]["set_aside"], serde_json::json!([]));
     // Now for good.
     disk.fail(EIO);
-    let output = finish(leader, said);
+    let output = leader.finish();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("trailtrap salvage"), "{}", stderr(&output));
     assert!(all_run(&mut helpers), "workers wait for the next run");
     disk.heal();
-    let (leader, said) = start();
+    let leader = start();
     eventually("the workers go on", || {
         let status = status(&remote);
         status["order"]["units_leased"].as_u64().is_some_and(|units| units > 0)
@@ -238,7 +195,7 @@ fn workers_wait_while_the_disk_of_their_coordinator_fails() {
     assert_eq!(status["order"]["set_aside"], serde_json::json!([]));
     assert_eq!(status["alarms"], serde_json::json!([]));
     leader.signal("TERM");
-    assert_eq!(finish(leader, said).status.code(), Some(130));
+    assert_eq!(leader.finish().status.code(), Some(130));
 }
 
 /// How often each reader has looked at a census at work in the end …

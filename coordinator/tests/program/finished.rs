@@ -41,9 +41,9 @@ use trailtrap_shared::{
 use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
 
 use crate::common::{
-    Data, Process, add_up, by_name, census_json, copy_directory, failures_of, put_record,
-    resealed, rewrite, run, run_with_input, stderr, stdout, take_apart, trailtrap, verified,
-    worker,
+    Data, Process, add_up, by_name, census_json, command, copy_directory, failures_of, put_record,
+    resealed, rewrite, run, run_with_input, skip, stderr, stdout, succeeded, take_apart,
+    trailtrap, verified, worker,
 };
 
 fn lookup(data: &Data, input: &str, arguments: &[&str]) -> Output {
@@ -205,7 +205,7 @@ fn deliveries(store: &Store, order: usize) -> Vec<Delivery> {
     let plan = plan(store.layout(), order, &record).unwrap();
     let delivery = |(unit, record): (Unit, UnitRecord)| {
         let shard = plan.shard_of(unit);
-        let blocks = (0..1u32 << shard.bucket_bits).flat_map(|bucket| {
+        let blocks = shard.buckets().flat_map(|bucket| {
             Section::ALL.map(|section| store.block(shard, unit.part, bucket, section).unwrap())
         });
         Delivery::new(unit, shard.sequence, blocks.collect(), record)
@@ -229,8 +229,8 @@ fn what_is_dropped_of_some_shards_is_gone_and_nothing_else() {
     store.drop_shards(&plan, &dropped, &[Section::Keys, Section::Outcomes]).unwrap();
     let look = |store: &Store| {
         for (index, shard) in shards.clone() {
-            for (part, bucket) in (0..shard.parts)
-                .flat_map(|part| (0..1 << shard.bucket_bits).map(move |b| (part, b)))
+            for (part, bucket) in
+                (0..shard.parts).flat_map(|part| shard.buckets().map(move |b| (part, b)))
             {
                 for section in Section::ALL {
                     let is_there = store.block(shard, part, bucket, section).is_ok();
@@ -302,7 +302,7 @@ fn few_descriptors_suffice_and_too_few_are_no_wrong_result() {
         let program = env!("CARGO_BIN_EXE_trailtrap");
         let line = format!("ulimit -n {limit} && exec \"$@\"");
         let arguments = ["verify", "9", "--level", "2", "--data", &data.text()];
-        let mut command = std::process::Command::new("sh");
+        let mut command = command("sh");
         command.args(["-c", &line, "sh", program]).args(arguments).output().unwrap()
     };
     let mut complete = 0;
@@ -328,12 +328,12 @@ fn who_has_too_few_threads_is_told() {
         false => &["env"],
     };
     let as_somebody = || {
-        let mut command = std::process::Command::new(somebody[0]);
+        let mut command = command(somebody[0]);
         command.args(&somebody[1..]).args(["prlimit", "--nproc=0"]);
         command
     };
     if !as_somebody().arg("true").output().is_ok_and(|output| output.status.success()) {
-        println!("nobody else can be had here, or no limit");
+        skip("nobody else can be had here, or no limit");
         return;
     }
     let place = tempfile::tempdir().unwrap();
@@ -707,7 +707,7 @@ fn miscounted(sound: &Data, change: impl Fn(&mut Statistics)) -> Data {
     let unit = Unit { order: 7, shard: index as u32, part: 0 };
     let mut record: UnitRecord = store.unit(unit).unwrap().unwrap();
     change(&mut record.statistics);
-    let blocks = (0..1 << shard.bucket_bits).flat_map(|bucket| {
+    let blocks = shard.buckets().flat_map(|bucket| {
         Section::ALL.map(|section| store.block(shard, 0, bucket, section).unwrap())
     });
     let result = Delivery::new(unit, shard.sequence, blocks.collect(), record);
@@ -978,7 +978,7 @@ fn readers_see_all_of_a_store_that_a_writer_opens() {
         for _ in 0..2 {
             assert_eq!(stdout(&read(&data)), expected);
         }
-        assert!(writer.finish().status.success());
+        succeeded(&writer.finish());
     }
 }
 
@@ -1751,7 +1751,7 @@ fn a_forced_salvage_leaves_out_what_lies_on_shelves() {
     assert_eq!(left_out, [false, true], "{}", stderr(&forced));
     // Nothing is taken for damaged, and no shelf is needed.
     assert_eq!(census_json(8, &data, &["--keep", "minimal"]), expected);
-    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    assert_eq!(data.alarms(), "no alarms\n");
 }
 
 /// So it is with the order before, from whose graphs those of the next one are made: if some of its
@@ -1768,7 +1768,7 @@ fn a_forced_salvage_leaves_out_graphs_some_of_which_lie_on_shelves() {
     let left_out = [6, 7, 8].map(|order| is_left_out(&forced, order));
     assert_eq!(left_out, [false, true, true], "{}", stderr(&forced));
     assert_eq!(census_json(8, &data, &["--keep", "minimal"]), expected);
-    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    assert_eq!(data.alarms(), "no alarms\n");
 }
 
 /// Of a finished order that the next one does not need yet, the results stay, as they do with
@@ -1799,7 +1799,7 @@ fn a_forced_salvage_keeps_results_below_an_order_that_is_not_closed() {
     let verified = failures_of(&["7", "--level", "3", "--data", &data.text()]);
     assert_eq!(verified, HashMap::new());
     assert_eq!(census_json(8, &data, &["--keep", "graphs"]), expected);
-    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    assert_eq!(data.alarms(), "no alarms\n");
 }
 
 /// Graphs of these orders lie on shelves when a census is `done`, and `more` is asked for after the
@@ -1838,7 +1838,7 @@ fn results_stay(done: (usize, &[&str]), more: (usize, &[&str]), orders: &[usize]
     assert!(stderr(&refused).contains(&says), "{}", stderr(&refused));
     let expected = census(&whole, more, &[]);
     assert_eq!(census(&data, more, &["--keep", "minimal", "--force"]), expected);
-    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    assert_eq!(data.alarms(), "no alarms\n");
 }
 
 /// Where graphs with fewer edges lie on shelves, a limited order is carried further from those with
@@ -1877,7 +1877,7 @@ fn a_forced_salvage_keeps_what_an_order_is_carried_further_from() {
     assert_eq!(census(&data, "14", "graphs"), further);
     let after = on_record();
     assert!(before.iter().all(|(unit, instance)| after[unit] == *instance));
-    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    assert_eq!(data.alarms(), "no alarms\n");
 }
 
 /// Where nothing but outcomes lies on shelves that a limited order would be carried further from, all
@@ -1912,6 +1912,6 @@ fn a_forced_salvage_keeps_graphs_whose_outcomes_lie_on_shelves() {
         let says = format!("order 8 needs graphs or outcomes of order {order} that were not kept");
         assert!(stderr(&refused).contains(&says), "{}", stderr(&refused));
         assert_eq!(census(&data, "14", &["--force"]), further);
-        assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+        assert_eq!(data.alarms(), "no alarms\n");
     }
 }

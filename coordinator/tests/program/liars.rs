@@ -117,7 +117,7 @@ fn inputs(plan: &Plan, unit: Unit) -> impl Iterator<Item = Wanted> {
     let parents = shard.sequence.parents().into_iter();
     let buckets = shard.predecessors.iter().flat_map(|&predecessor| {
         let shard = &plan.shards[predecessor as usize];
-        (0..1 << shard.bucket_bits).map(|bucket| Wanted::Bucket(shard.sequence, bucket))
+        shard.buckets().map(|bucket| Wanted::Bucket(shard.sequence, bucket))
     });
     parents.map(|parent| Wanted::Parents(parent.sequence)).chain(buckets)
 }

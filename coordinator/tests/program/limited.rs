@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use trailtrap_census::{records::OrderRecord, store::Store};
 
 use crate::common::{
-    Data, FAMILIES, Process, census, census_json, coordinator, eventually, expected, run,
-    run_with_input, salvage, status, stderr, stdout, trailtrap, until_hit, verified, worker,
+    Data, FAMILIES, PATIENCE, Process, census, census_json, coordinator, eventually, expected,
+    reserved_port, run, run_with_input, salvage, status, stderr, stdout, succeeded, trailtrap,
+    until_hit, verified, worker,
 };
 
 /// Order 8 as it always was.
@@ -397,6 +398,44 @@ fn killed(keep: &str, mut least: u64) -> Data {
         least /= 2;
         None
     })
+}
+
+/// A coordinator carries further what runs before it have done, to the end or not, and a worker
+/// that stays meanwhile goes along: with each of these runs orders have other plans.
+#[test]
+fn a_coordinator_carries_limited_orders_further_with_a_worker_that_stays() {
+    // Nobody else gets the port while no coordinator listens.
+    let (_reserved, port) = reserved_port();
+    let address = format!("127.0.0.1:{port}");
+    let arguments = ["--coordinator", &address, "--threads", "1", "--patience", PATIENCE];
+    let (data, mut helper) = until_hit(|| {
+        let data = Data::new();
+        let helper = Process::start(worker().args(arguments));
+        for limit in ["9", "13"] {
+            let before = data.units_on_record(8);
+            // What every record is tried for takes long enough.
+            let more = ["--max-size", limit, "--sample", "1"];
+            let (mut leader, _) = coordinator(8, &data, &address, &more);
+            eventually("more of the last order is done", || {
+                !leader.is_running() || data.units_on_record(8) > before
+            });
+            // It may have been quicker.
+            if !leader.is_killed() || data.status_at_rest()["order"]["order"] != 8 {
+                return None;
+            }
+        }
+        Some((data, helper))
+    });
+    assert!(helper.is_running(), "it has not heard that anything is done");
+    let limits = data.status_at_rest()["orders_limited"].clone();
+    assert_eq!(limits[5], json!([7, 9]), "{limits}");
+    let (leader, _) = coordinator(8, &data, &address, &[]);
+    let output = leader.finish();
+    succeeded(&output);
+    assert_eq!(stdout(&output), WHOLE);
+    succeeded(&helper.finish());
+    assert_eq!(data.alarms(), "no alarms\n");
+    verified(&["8", "--level", "5", "--data", &data.text()]);
 }
 
 /// What is begun and not finished can be asked for up to few edges, and then be finished; what is

@@ -16,6 +16,7 @@ mod faults;
 mod finished;
 mod liars;
 mod limited;
+mod memory;
 mod offline;
 mod protocol;
 mod recovery;

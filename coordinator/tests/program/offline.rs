@@ -36,11 +36,10 @@ fn a_courier_takes_no_directory_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let foreign = directory.path().join("12.result");
     fs::write(&foreign, "precious").unwrap();
-    let courier = worker()
-        .args(["--coordinator", &address, "--courier"])
-        .arg(directory.path())
-        .output()
-        .unwrap();
+    let courier = Process::start(
+        worker().args(["--coordinator", &address, "--courier"]).arg(directory.path()),
+    )
+    .finish();
     assert_eq!(courier.status.code(), Some(78));
     assert!(stderr(&courier).contains("names of tasks"), "{}", stderr(&courier));
     assert_eq!(fs::read_to_string(&foreign).unwrap(), "precious");

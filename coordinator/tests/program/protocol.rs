@@ -20,7 +20,7 @@ use trailtrap_shared::protocol::wire::{
 
 use crate::common::{
     Data, GIVE_UP, Process, completed, connect, coordinator, expected, granted, introduction,
-    parts, run, status, stayed_small, stderr, stdout, watch_memory,
+    parts, status, stayed_small, stderr, stdout, watch_memory,
 };
 
 fn unit(shard: u32) -> Part {
@@ -162,7 +162,7 @@ async fn what_is_no_delivery_is_refused() {
         assert_eq!(code(again), Code::FailedPrecondition, "{what}");
     }
     ends_well(leader, &address, &[worker]).await;
-    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    let alarms = data.alarms();
     assert_eq!(alarms.lines().count(), 7, "{alarms}");
 }
 
@@ -184,7 +184,7 @@ async fn a_unit_whose_workers_vanish_goes_to_the_next_however_many_there_were() 
         workers.push(worker);
     }
     ends_well(leader, &address, &workers).await;
-    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    assert_eq!(data.alarms(), "no alarms\n");
 }
 
 #[tokio::test]

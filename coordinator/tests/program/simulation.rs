@@ -33,6 +33,8 @@ use crate::common::{
 
 /// The order that is simulated.
 const ORDER: usize = 8;
+/// So long the simulation waits for what does not follow its clock.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A worker that knows the answers beforehand.
 #[derive(Clone)]
@@ -123,7 +125,16 @@ fn whatever_happens_the_digests_are_those_of_an_undisturbed_run() {
     });
     let met = all.into_inner().unwrap();
     println!("{} faults in {seeds:?}: {met:?}", met.values().sum::<u64>());
-    if seeds == (0..30) {
+    if seeds.start == 0 && seeds.end >= 15 {
+        // Half of the usual seeds do not bring all of them together.
+        for fault in FAULTS {
+            assert!(met.keys().any(|(_, other)| *other == fault), "{fault:?} has met no step");
+        }
+        for step in STEPS {
+            assert!(met.keys().any(|(other, _)| *other == step), "no fault has met {step:?}");
+        }
+    }
+    if seeds.start == 0 && seeds.end >= 30 {
         for fault in FAULTS {
             for step in STEPS {
                 assert!(met.contains_key(&(step, fault)), "{fault:?} has never met {step:?}");
@@ -144,17 +155,22 @@ fn a_client_that_stalls_does_not_keep_its_share_of_the_memory() {
         .build();
     let leader = Leader { directory: directory.path().to_owned(), options: tried(4), memory: 1 };
     sim.host(LEADER, move || leader.clone().lead());
-    let gave_up = Arc::new(Mutex::new(None));
+    let (gave_up, holds) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(false)));
     sim.client("silent", {
-        let (answers, gave_up) = (answers.clone(), gave_up.clone());
+        let (answers, gave_up, holds) = (answers.clone(), gave_up.clone(), holds.clone());
         async move {
             let mut client = client();
             let worker = client.register(introduction("silent")).await?.into_inner().worker;
-            let reply = client
-                .lease(wire::LeaseRequest { worker, room: 0, by_name: false })
-                .await?
-                .into_inner();
-            let Some(Answer::Grant(grant)) = reply.answer else { panic!("work is there") };
+            let grant = loop {
+                let request = wire::LeaseRequest { worker, room: 0, by_name: false };
+                match client.lease(request).await?.into_inner().answer {
+                    Some(Answer::Grant(grant)) => break grant,
+                    // A thread opens the order, while the simulated clock goes as fast as it likes.
+                    Some(Answer::WaitMilliseconds(_)) => std::thread::sleep(LOOK),
+                    other => panic!("work is there: {other:?}"),
+                }
+            };
+            *holds.lock().unwrap() = true;
             let begun = answers
                 .delivery(worker, grant.lease, &messages::units(&grant))
                 .into_iter()
@@ -171,6 +187,9 @@ fn a_client_that_stalls_does_not_keep_its_share_of_the_memory() {
     });
     let [(_, honest), ..] = workers(1, &answers);
     sim.client("honest", async move {
+        while !*holds.lock().unwrap() {
+            sleep(Duration::from_secs(1)).await;
+        }
         // When the other one has its share.
         sleep(Duration::from_secs(5)).await;
         SimulatedWorker::new(1, honest).work().await

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::common::{run, run_with_input, stderr, stdout, trailtrap, watch_memory};
+use crate::common::{run, run_with_input, stderr, stdout, succeeded, trailtrap, watch_memory};
 
 fn solve(input: &str, arguments: &[&str]) -> Output {
     run_with_input(&[&["solve"], arguments].concat(), input)
@@ -18,7 +18,7 @@ fn solve(input: &str, arguments: &[&str]) -> Output {
 #[test]
 fn csv_echoes_graphs_in_order() {
     let output = solve(">>graph6<<C~\r\nDCw\nCF\n@\nA_", &["--format", "csv"]);
-    assert!(output.status.success());
+    succeeded(&output);
     let expected =
         "graph6,order,size,winner\nC~,4,6,P1\nDCw,5,4,P1\nCF,4,3,P1\n@,1,0,P2\nA_,2,1,P1\n";
     assert_eq!(stdout(&output), expected);
@@ -27,7 +27,7 @@ fn csv_echoes_graphs_in_order() {
 #[test]
 fn text_from_arguments_with_explanations() {
     let output = run(&["solve", "CF", "BW", "@", "--explain"]);
-    assert!(output.status.success());
+    succeeded(&output);
     let text = stdout(&output);
     // The star K(1,3) is won by a move into its centre; the path P3 is lost.
     assert!(text.starts_with("CF P1\n  P1 wins by 0→3\nBW P2\n  P2 answers "), "{text}");

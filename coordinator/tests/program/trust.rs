@@ -9,11 +9,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Code, transport::Channel};
 use trailtrap::serve::embedded::EmbeddedLink;
 use trailtrap_census::{
     core::random::Random,
-    driver::{Assignment, Census, CensusOptions, Keep, KeptIn, Refusal},
+    driver::{Census, CensusOptions, Keep, KeptIn, Refusal},
     records::{Delivery, OrderResult, alarm::AlarmKind, delivery},
     store::Store,
 };
@@ -43,24 +43,12 @@ use crate::common::{
     Data, GIVE_UP, Process,
     answers::{Answers, solver},
     by_name, census_json, completed, connect, coordinator, eventually, expected, farewell,
-    granted, honest, introduction,
+    granted, honest, introduction, leased,
     lies::{Delivering, Lie, copied},
-    next_work, parts, run, stderr, stdout,
+    next_work, parts, run, stderr, stdout, succeeded,
 };
 
 type PlainClient = CensusClient<Channel>;
-
-async fn lease(client: &mut PlainClient, worker: u64) -> Result<wire::Grant, Status> {
-    match client
-        .lease(wire::LeaseRequest { worker, room: 0, by_name: false })
-        .await?
-        .into_inner()
-        .answer
-    {
-        Some(Answer::Grant(grant)) => Ok(grant),
-        other => panic!("work is there: {other:?}"),
-    }
-}
 
 async fn status(client: &mut PlainClient) -> Value {
     serde_json::from_str(&client.status(wire::StatusRequest {}).await.unwrap().into_inner().json)
@@ -122,7 +110,7 @@ async fn beginning(
     let (leader, address) = coordinator(8, data, "127.0.0.1:0", more);
     let mut client = connect(&address).await;
     let worker = client.register(introduction("test")).await.unwrap().into_inner().worker;
-    let grant = lease(&mut client, worker).await.unwrap();
+    let grant = granted(&mut client, worker).await;
     (leader, address, client, worker, grant)
 }
 
@@ -134,9 +122,9 @@ fn verify(data: &Data) -> std::process::Output {
 /// it is settled.
 fn ended_well_with_an_alarm(leader: Process, data: &Data, kind: &str) {
     let output = leader.finish();
-    assert!(output.status.success());
+    succeeded(&output);
     assert_eq!(stdout(&output), expected(8));
-    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    let alarms = data.alarms();
     assert!(
         alarms.starts_with(&format!("alarm 1, {kind}, order 8")) && alarms.contains("(open)"),
         "{alarms}"
@@ -232,8 +220,8 @@ async fn a_late_result_that_agrees_is_welcome() {
     let delivery = answers.delivery(worker, grant.lease, &messages::units(&grant));
     assert!(!client.complete(tokio_stream::iter(delivery)).await.unwrap().into_inner().accepted);
     completed(&address, &[worker, other]).await;
-    assert!(leader.finish().status.success());
-    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    succeeded(&leader.finish());
+    assert_eq!(data.alarms(), "no alarms\n");
     let store = Store::open_read_only(&data.path().join("store")).unwrap();
     let confirmed = store.unit(messages::units(&grant)[0]).unwrap().unwrap().confirmed;
     let confirmed: Vec<String> = confirmed.iter().map(ToString::to_string).collect();
@@ -250,14 +238,14 @@ async fn a_lie_about_an_outcome_is_not_let_in_when_records_are_tried() {
         "{}",
         answer.message()
     );
-    assert_eq!(lease(&mut client, worker).await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(leased(&mut client, worker).await.unwrap_err().code(), Code::FailedPrecondition);
     assert_eq!(
         client.register(introduction("test")).await.unwrap_err().code(),
         Code::FailedPrecondition
     );
     let honest = honest(&address);
     ended_well_with_an_alarm(leader, &data, "trial");
-    assert!(honest.finish().status.success());
+    succeeded(&honest.finish());
     let trust = exported_trust(&data, 8);
     assert_eq!(
         (&trust["replication"], &trust["records_tried"]),
@@ -284,7 +272,7 @@ async fn a_lie_is_found_out_for_certain_when_everything_is_solved_twice() {
     let workers = [honest(&address), honest(&address)];
     ended_well_with_an_alarm(leader, &data, "disagreement");
     for worker in workers {
-        assert!(worker.finish().status.success());
+        succeeded(&worker.finish());
     }
     let store = Store::open_read_only(&data.path().join("store")).unwrap();
     assert!(store.units(8).unwrap().iter().all(|(_, record)| record.confirmed.len() == 1));
@@ -330,7 +318,7 @@ async fn whatever_is_altered_beside_the_records_is_noticed() {
     // The graph with one edge comes next, which P1 wins by two first moves.
     for (what, alter) in ALTERATIONS {
         let worker = client.register(introduction(what)).await.unwrap().into_inner().worker;
-        let grant = lease(&mut client, worker).await.unwrap();
+        let grant = granted(&mut client, worker).await;
         let units = messages::units(&grant);
         let mut delivery = answers.delivery(worker, grant.lease, &units);
         let Some(Part::Unit(result)) = &mut delivery[1].part else {
@@ -347,9 +335,9 @@ async fn whatever_is_altered_beside_the_records_is_noticed() {
     }
     completed(&address, &[worker]).await;
     let output = leader.finish();
-    assert!(output.status.success());
+    succeeded(&output);
     assert_eq!(stdout(&output), expected(8));
-    let alarms = stdout(&run(&["alarms", "--data", &data.text()]));
+    let alarms = data.alarms();
     assert_eq!(alarms.lines().count(), ALTERATIONS.len(), "{alarms}");
     for ((what, _), line) in ALTERATIONS.iter().zip(alarms.lines()) {
         assert!(line.contains(&format!("a result of {what}, portable was not let in")), "{line}");
@@ -383,7 +371,7 @@ async fn an_empty_result_is_wrong_whatever_the_others_say() {
     let workers = [honest(&address), honest(&address)];
     ended_well_with_an_alarm(leader, &data, "trial");
     for worker in workers {
-        assert!(worker.finish().status.success());
+        succeeded(&worker.finish());
     }
 }
 
@@ -400,7 +388,7 @@ async fn a_unit_that_many_workers_cannot_solve_is_set_aside() {
         if attempt < 5 {
             let other = introduction(format!("test {attempt}"));
             worker = client.register(other).await.unwrap().into_inner().worker;
-            grant = lease(&mut client, worker).await.unwrap();
+            grant = granted(&mut client, worker).await;
             assert_eq!(grant.units.len(), 1);
         }
     }
@@ -426,16 +414,17 @@ async fn one_worker_that_fails_again_and_again_ends_nothing() {
             .give_back(wire::GiveBackRequest { worker, leases: vec![grant.lease], failure })
             .await
             .unwrap();
-        let request = wire::LeaseRequest { worker, room: 0, by_name: false };
-        match client.lease(request).await.unwrap().into_inner().answer {
-            Some(Answer::Grant(next)) if attempt < 3 => grant = next,
-            Some(Answer::WaitMilliseconds(_)) if attempt == 3 => {}
-            other => panic!("after attempt {attempt}: {other:?}"),
+        if attempt < 3 {
+            grant = granted(&mut client, worker).await;
         }
     }
+    // It does not get that unit any more.
+    let request = wire::LeaseRequest { worker, room: 0, by_name: false };
+    let answer = client.lease(request).await.unwrap().into_inner().answer;
+    assert!(matches!(answer, Some(Answer::WaitMilliseconds(_))), "{answer:?}");
     completed(&address, &[worker]).await;
     let output = leader.finish();
-    assert!(output.status.success());
+    succeeded(&output);
     assert_eq!(stdout(&output), expected(8));
 }
 
@@ -466,10 +455,10 @@ async fn workers_are_not_taken_for_others() {
         })
         .await
         .unwrap();
-    assert!(honest.finish().status.success());
+    succeeded(&honest.finish());
     farewell(&address, &[worker, other]).await;
-    assert!(leader.finish().status.success());
-    assert_eq!(stdout(&run(&["alarms", "--data", &data.text()])), "no alarms\n");
+    succeeded(&leader.finish());
+    assert_eq!(data.alarms(), "no alarms\n");
 }
 
 /// A shard that somebody doubts is solved again by the next census, and nothing else is.
@@ -657,9 +646,7 @@ fn counts_of_others_and_those_of_drawn_units_are_taken_again() {
         let data = Data::new();
         let census = opened(&data.path(), 1, Keep::All, trial_rate);
         let worker = census.register("Ann", 1, "kernel", None).unwrap();
-        let Assignment::Work(work) = census.assign(worker, 0, is_own) else {
-            panic!("there is work")
-        };
+        let work = next_work(&census, worker, is_own).expect("there is work");
         let mut deliveries = Vec::new();
         memory::census_with(1, work.plan.options, &solver(), &mut |_, solved| {
             let (blocks, summary) = (solved.blocks(), solved.summary.clone());

@@ -248,7 +248,7 @@ fn retold(plan: &Plan, shard: &Shard, solved: &SolvedUnit, entries: &[Entry]) ->
             |i, record| record.copy_from_slice(&here[i].1),
         ))
     };
-    let tables: Vec<Arc<BucketTable>> = (0..1 << shard.bucket_bits).map(table).collect();
+    let tables: Vec<Arc<BucketTable>> = shard.buckets().map(table).collect();
     let part = solved.unit.part;
     let blocks: Vec<Block> = tables.iter().flat_map(|table| table.to_blocks(part)).collect();
     let Recount { mut summary, .. } =

@@ -6,12 +6,13 @@ pub mod simulated;
 
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -19,7 +20,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpSocket;
-use tonic::transport::Channel;
+use tonic::{Status, transport::Channel};
 use trailtrap_census::{
     core::{Work, WorkerId},
     driver::{Assignment, Census},
@@ -33,9 +34,15 @@ use trailtrap_shared::{
     labelling::LABELLING,
     partition::{BLOCK_FORMAT, Block, Section},
     plan::Unit,
-    protocol::wire::{self, PROTOCOL, census_client::CensusClient, lease_reply::Answer},
+    protocol::{
+        access::Access,
+        wire::{self, PROTOCOL, census_client::CensusClient, lease_reply::Answer},
+    },
 };
-use trailtrap_worker::process::limits::{Size, raise_open_files, told_bytes};
+use trailtrap_worker::{
+    access,
+    process::limits::{Size, raise_open_files, told_bytes},
+};
 use walkdir::WalkDir;
 
 /// When a test gives up: long after anything that it waits for has happened, on however slow a
@@ -65,6 +72,24 @@ pub fn is_thorough() -> bool {
 /// So many, or about half of them: see [`is_thorough`].
 pub fn usual(all: usize) -> usize {
     if is_thorough() { all } else { all.div_ceil(2) }
+}
+
+/// Says that a test, or a part of it, is skipped, and why. Where tests are to be thorough nothing
+/// may be skipped, unless `TRAILTRAP_MAY_SKIP` is set.
+pub fn skip(why: &str) {
+    do_without(why);
+    let may_skip = !is_thorough() || std::env::var_os("TRAILTRAP_MAY_SKIP").is_some();
+    assert!(may_skip, "skipped: {why} (with TRAILTRAP_MAY_SKIP=1 this is only said)");
+}
+
+/// The same for what may be missing wherever tests run, such as the right to mount: it is only
+/// said.
+pub fn do_without(why: &str) {
+    let thread = std::thread::current();
+    // With one thread for all tests, it has another name.
+    let test = thread.name().unwrap_or("a test");
+    // Unlike `eprintln!`, this is shown of tests that pass, too.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
 /// The seeds that were asked for: `TRAILTRAP_SEEDS=1000` is more than the usual,
@@ -136,35 +161,47 @@ pub fn parts(
     tokio_stream::iter(parts.into_iter().map(|part| wire::CompleteRequest { part: Some(part) }))
 }
 
+/// A command that does not see those variables of the environment that our programs read: whoever
+/// runs the tests may have set them for a census.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_read(name)) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Whether our programs may read a variable of this name: their flags, what a batch system has
+/// allotted, and the credentials of a depot.
+fn is_read(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let ours = ["TRAILTRAP_", "SLURM_", "PBS_", "AWS_"];
+    name == "NCPUS" || ours.iter().any(|beginning| name.starts_with(beginning))
+}
+
 pub fn trailtrap() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_trailtrap"))
+    command(env!("CARGO_BIN_EXE_trailtrap"))
 }
 
 /// The worker lies beside the coordinator; its own tests have cargo build it.
 pub fn worker() -> Command {
     let path = Path::new(env!("CARGO_BIN_EXE_trailtrap")).with_file_name("trailtrap-worker");
     assert!(path.exists(), "build the whole workspace: cargo test --release --workspace");
-    Command::new(path)
+    command(path)
 }
 
 pub fn run(arguments: &[&str]) -> Output {
-    trailtrap().args(arguments).output().unwrap()
+    Process::start(trailtrap().args(arguments).stdin(Stdio::null())).finish()
 }
 
 /// Runs the program with this on its standard input, which a program that refuses its
 /// arguments may end without reading.
 pub fn run_with_input(arguments: &[&str], input: &str) -> Output {
-    let mut command = trailtrap();
-    let piped = command
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = piped.spawn().unwrap();
-    if let Err(error) = child.stdin.take().unwrap().write_all(input.as_bytes()) {
+    let mut process = Process::start(trailtrap().args(arguments).stdin(Stdio::piped()));
+    if let Err(error) = process.0.stdin.take().unwrap().write_all(input.as_bytes()) {
         assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
     }
-    child.wait_with_output().unwrap()
+    process.finish()
 }
 
 pub fn stdout(output: &Output) -> String {
@@ -173,6 +210,12 @@ pub fn stdout(output: &Output) -> String {
 
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// That a process has succeeded; if it has not, what it said on standard error is shown.
+#[track_caller]
+pub fn succeeded(output: &Output) {
+    assert!(output.status.success(), "{}: {}", output.status, stderr(output));
 }
 
 /// A directory for data that does not exist yet.
@@ -225,6 +268,13 @@ impl Data {
         serde_json::from_str(&stdout(&output)).unwrap()
     }
 
+    /// What `trailtrap alarms` prints.
+    pub fn alarms(&self) -> String {
+        let output = run(&["alarms", "--data", &self.text()]);
+        succeeded(&output);
+        stdout(&output)
+    }
+
     /// Another directory with the same files in it.
     pub fn copy(&self) -> Self {
         let copy = Data::new();
@@ -268,12 +318,20 @@ pub fn next_work(census: &Census, worker: WorkerId, is_own: bool) -> Option<Work
 
 /// The next lease, when there is work.
 pub async fn granted(client: &mut CensusClient<Channel>, worker: u64) -> wire::Grant {
+    leased(client, worker).await.unwrap()
+}
+
+/// The same, or that this worker is refused.
+pub async fn leased(
+    client: &mut CensusClient<Channel>,
+    worker: u64,
+) -> Result<wire::Grant, Status> {
     let start = Instant::now();
     loop {
         assert!(start.elapsed() < GIVE_UP, "work is there");
         let request = wire::LeaseRequest { worker, room: 0, by_name: false };
-        match client.lease(request).await.unwrap().into_inner().answer {
-            Some(Answer::Grant(grant)) => return grant,
+        match client.lease(request).await?.into_inner().answer {
+            Some(Answer::Grant(grant)) => return Ok(grant),
             // It may take until others are out of time.
             Some(Answer::WaitMilliseconds(_)) => {}
             other => panic!("work is there: {other:?}"),
@@ -289,7 +347,12 @@ pub async fn connect(address: &str) -> CensusClient<Channel> {
 /// Has clients ask for work once more when all is done. A coordinator waits a while for workers
 /// that have not heard that; on a slow machine it may have gone by then.
 pub async fn farewell(address: &str, workers: &[u64]) {
-    let Ok(mut client) = CensusClient::connect(format!("http://{address}")).await else { return };
+    farewell_with(&Access { address: address.to_owned(), pass: None }, workers).await;
+}
+
+/// The same of a coordinator that does not admit everybody.
+pub async fn farewell_with(access: &Access, workers: &[u64]) {
+    let mut client = access::client(access, None).unwrap();
     for &worker in workers {
         let request = wire::LeaseRequest { worker, room: 0, by_name: false };
         // Those that are not trusted, or not known any more, are not waited for.
@@ -408,12 +471,81 @@ fn peak_memory(process: u32) -> Option<u64> {
     told_bytes(&std::fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmHWM:")
 }
 
-/// Kills its process when it goes.
-pub struct Process(pub Child);
+/// Reads from a pipe, so that whoever writes there never waits for a reader.
+struct Listener {
+    /// What has come, in whole lines as long as there may be more.
+    heard: Arc<Mutex<Vec<u8>>>,
+    thread: JoinHandle<()>,
+}
+
+impl Listener {
+    fn new(pipe: impl Read + Send + 'static) -> Self {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let thread = std::thread::spawn({
+            let (mut pipe, heard) = (BufReader::new(pipe), heard.clone());
+            move || {
+                let mut line = Vec::new();
+                while pipe.read_until(b'\n', &mut line).unwrap() > 0 {
+                    heard.lock().unwrap().append(&mut line);
+                }
+            }
+        });
+        Listener { heard, thread }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.heard.lock().unwrap()).into_owned()
+    }
+
+    /// Whether nobody can write there any more, and all has been read.
+    fn has_all(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for all that is written there. What a process has started may hold the pipe longer
+    /// than the process itself, but nobody waits for that for ever.
+    fn all(self) -> Vec<u8> {
+        eventually("a pipe is closed", || self.has_all());
+        self.thread.join().unwrap();
+        std::mem::take(&mut *self.heard.lock().unwrap())
+    }
+}
+
+/// Kills its process when it goes. While the process runs, its standard error may be listened to.
+pub struct Process(pub Child, Option<Listener>);
 
 impl Process {
     pub fn start(command: &mut Command) -> Self {
-        Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        Process::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// The process of a command that says itself where its output goes.
+    pub fn of(child: Child) -> Self {
+        Process(child, None)
+    }
+
+    /// Starts a process whose standard error is listened to from the beginning.
+    pub fn start_and_listen(command: &mut Command) -> Self {
+        let mut process = Process::start(command);
+        process.1 = process.0.stderr.take().map(Listener::new);
+        process
+    }
+
+    /// What it has said on standard error by now, if that is listened to.
+    pub fn said(&self) -> String {
+        self.1.as_ref().expect("it is listened to").text()
+    }
+
+    /// Waits for a line on standard error that begins like this, and returns the rest of it.
+    fn told(&self, beginning: &str) -> String {
+        let listener = self.1.as_ref().expect("it is listened to");
+        eventually_some("the process says what is waited for", || {
+            let is_all = listener.has_all();
+            let said = listener.text();
+            let found = said.lines().find_map(|line| line.strip_prefix(beginning));
+            assert!(found.is_some() || !is_all, "{said}");
+            found.map(str::to_owned)
+        })
     }
 
     /// SIGKILL.
@@ -438,20 +570,14 @@ impl Process {
         is_killed
     }
 
-    /// Waits for the end, and returns what it has written.
+    /// Waits for the end, and returns what it has written, also what has been heard before.
     pub fn finish(mut self) -> Output {
-        // Whatever it writes is read, so that it never waits for a reader.
-        fn collect(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
-            std::thread::spawn(move || {
-                let mut bytes = Vec::new();
-                pipe.map(|mut pipe| pipe.read_to_end(&mut bytes).unwrap());
-                bytes
-            })
-        }
-        let (out, err) = (collect(self.0.stdout.take()), collect(self.0.stderr.take()));
+        let out = self.0.stdout.take().map(Listener::new);
+        let err = self.1.take().or_else(|| self.0.stderr.take().map(Listener::new));
         eventually("the process ends", || !self.is_running());
         let status = self.0.wait().unwrap();
-        Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+        let all = |listener: Option<Listener>| listener.map(Listener::all).unwrap_or_default();
+        Output { status, stdout: all(out), stderr: all(err) }
     }
 
     /// Does something while the process stands still. Where nobody can tell whether it does, it
@@ -495,19 +621,8 @@ impl Drop for Process {
     }
 }
 
-/// A coordinator on a free port, and its address.
+/// A coordinator on a free port, and its address. What it says is listened to.
 pub fn coordinator(order: usize, data: &Data, listen: &str, more: &[&str]) -> (Process, String) {
-    let (process, address, _) = heard_coordinator(order, data, listen, more);
-    (process, address)
-}
-
-/// The same, and what it says to its end.
-pub fn heard_coordinator(
-    order: usize,
-    data: &Data,
-    listen: &str,
-    more: &[&str],
-) -> (Process, String, JoinHandle<String>) {
     // Several tests at a time, which share what this process may open, have hundreds of connections.
     raise_open_files();
     let mut command = trailtrap();
@@ -523,17 +638,9 @@ pub fn heard_coordinator(
             listen,
         ])
         .args(more);
-    let mut process = Process::start(&mut command);
-    let mut lines = BufReader::new(process.0.stderr.take().unwrap()).lines();
-    let first = lines.next().expect("a line").unwrap();
-    let address = first
-        .strip_prefix("trailtrap: listening on ")
-        .unwrap_or_else(|| panic!("{first}"))
-        .to_owned();
-    // The pipe is kept open and empty.
-    let said =
-        std::thread::spawn(move || lines.map_while(Result::ok).map(|line| line + "\n").collect());
-    (process, address, said)
+    let process = Process::start_and_listen(&mut command);
+    let address = process.told("trailtrap: listening on ");
+    (process, address)
 }
 
 /// Salvages a census, which succeeds.

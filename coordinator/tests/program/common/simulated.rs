@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     net::Ipv4Addr,
     ops::Range,
     path::{Path, PathBuf},
@@ -34,7 +34,7 @@ use trailtrap_shared::{
 };
 use turmoil::net::{TcpListener, TcpStream};
 
-use crate::common::{eventually_some, introduction};
+use crate::common::{copy_directory, eventually_some, introduction};
 
 pub const LEADER: &str = "leader";
 const PORT: u16 = 7461;
@@ -568,12 +568,7 @@ fn mend(sim: &mut turmoil::Sim, worker: &str, fault: InjectedFault) {
 /// A directory with the same store in it.
 pub fn copy_store(from: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
-    let place = to.path().join("store");
-    fs::create_dir(&place).unwrap();
-    for file in fs::read_dir(from.join("store")).unwrap() {
-        let file = file.unwrap();
-        fs::copy(file.path(), place.join(file.file_name())).unwrap();
-    }
+    copy_directory(&from.join("store"), &to.path().join("store"));
     to
 }
 
