@@ -51,7 +51,7 @@ impl Load {
             true => plan.graphs(unit),
             false => plan.most_graphs(unit).min(MOST_OF_CLASS),
         };
-        Load { work: plan.pairs(unit) + UNIT_WORK, graphs }
+        Load { work: work(plan, unit), graphs }
     }
 }
 
@@ -153,7 +153,7 @@ impl Schedule {
                 work_before.push(sum);
                 let shard = plan.shard_of_turn(turn);
                 let part = Unit { order: plan.order as u8, shard, part: 0 };
-                sum += Load::of(&plan, part).work * u64::from(plan.shards[shard as usize].parts);
+                sum += work(&plan, part) * u64::from(plan.shards[shard as usize].parts);
             }
         }
         let mut schedule = Schedule {
@@ -271,22 +271,22 @@ impl Schedule {
             if place >= found.end && work >= LEAST_WORK {
                 break;
             }
-            let Load { work: more, graphs: more_graphs } = Load::of(&self.plan, unit);
-            graphs += more_graphs;
+            let more = Load::of(&self.plan, unit);
+            graphs += more.graphs;
             let alone = self.setbacks.contains_key(&unit);
-            let is_bundle = work + more <= aim && graphs <= asked.room.max(LEAST_TOGETHER);
+            let is_bundle = work + more.work <= aim && graphs <= asked.room.max(LEAST_TOGETHER);
             let fits = match bundle.first() {
                 None => true,
                 Some(_) if alone => false,
                 Some(first) if first.shard == unit.shard => {
-                    is_bundle || graphs <= asked.room && work + more <= most
+                    is_bundle || graphs <= asked.room && work + more.work <= most
                 }
                 Some(_) => is_bundle,
             };
             if !fits {
                 break;
             }
-            work += more;
+            work += more.work;
             bundle.push(unit);
             if alone {
                 break;
@@ -513,13 +513,18 @@ impl Schedule {
     }
 
     fn work(&self, unit: Unit) -> u64 {
-        Load::of(&self.plan, unit).work
+        work(&self.plan, unit)
     }
 }
 
 /// Of the shard that has a turn.
 fn first_part(turn: Turn) -> Place {
     Place { turn, part: 0 }
+}
+
+/// The work of a unit, in pairs.
+fn work(plan: &Plan, unit: Unit) -> u64 {
+    plan.pairs(unit) + UNIT_WORK
 }
 
 #[cfg(test)]
