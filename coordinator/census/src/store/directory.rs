@@ -212,8 +212,9 @@ impl DataDirectory {
             None if store.is_on_shelves() => Kept::OnShelves,
             None => Kept::Here,
         };
+        // What lies there is looked for last: that may take a while.
         let needs_shelves =
-            store.needs_shelves()? || store.is_on_shelves() && store.has_order_in_work()?;
+            store.is_on_shelves() && (store.has_order_in_work()? || store.needs_shelves()?);
         let (game, class) = (store.game(), store.class());
         let is_done = store.has_results(goal.of_class(class))?;
         Ok(Some(Begun { game, class, kept, needs_shelves, is_done }))
