@@ -123,7 +123,8 @@ impl Store {
             }
         };
         depot.take().map_err(|error| of_depot(&depot, error))?;
-        self.adopt(depot)
+        self.adopt(depot)?;
+        self.finish_dropping()
     }
 
     /// The mark of this census: the one kept, or this one from now on. First of all, so that what
@@ -148,15 +149,18 @@ impl Store {
         self.change(vec![(DEPOT.to_vec(), Some(record)), (FORMAT.to_vec(), Some(format))])
     }
 
-    /// Takes the depot, if there is one, for this process.
+    /// Takes the depot, if there is one, for this process, and ends what a run before was dropping.
     ///
     /// # Errors
     ///
-    /// It is not where it should be, or another process has it; or blocks lie on shelves.
+    /// It is not where it should be, or another process has it; or blocks lie on shelves, or the
+    /// store cannot be written.
     pub fn take_depot(&mut self) -> Result<(), StoreError> {
         self.leave_shelves()?;
-        let Some(depot) = &mut self.depot else { return Ok(()) };
-        depot.take().map_err(|error| of_depot(depot, error))
+        if let Some(depot) = &mut self.depot {
+            depot.take().map_err(|error| of_depot(depot, error))?;
+        }
+        self.finish_dropping()
     }
 
     /// The depot in which larger blocks are kept.

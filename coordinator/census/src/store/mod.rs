@@ -91,6 +91,9 @@ const EDITION: &[u8] = b"edition";
 const SALT: &[u8] = b"salt";
 /// The key of a number that grows whenever units are taken back within an edition.
 const TAKEN_BACK: &[u8] = b"taken back";
+/// The key of what is being dropped while blocks lie in a depot or on shelves: the number of a
+/// section, and ranges of its keys.
+const DROPPING: &[u8] = b"dropping";
 /// So many unit records are read together.
 const UNITS_AT_A_TIME: usize = 256;
 /// Groups with fewer bytes of blocks go through the log.
@@ -912,8 +915,7 @@ impl Store {
         order: usize,
         size: usize,
     ) -> Result<(), StoreError> {
-        self.remove_elsewhere(section, &[order as u8, 0], &[order as u8, size as u8 + 1])?;
-        self.forget_section(section, order, size)
+        self.drop_ranges(section, &[keys_up_to(order, size)])
     }
 
     /// The same, but what the database refers to stays in the depot.
@@ -923,8 +925,7 @@ impl Store {
         order: usize,
         size: usize,
     ) -> Result<(), StoreError> {
-        let range = (vec![order as u8, 0], vec![order as u8, size as u8 + 1]);
-        self.delete_ranges(section, &[range])
+        self.delete_ranges(section, &[keys_up_to(order, size)])
     }
 
     /// Drops these sections of the partitions of some shards of a plan, one after the other, and
@@ -950,19 +951,41 @@ impl Store {
                 [first, last].map(|shard| sequence_key(&plan.shards[shard as usize].sequence));
             (from, [to, vec![u8::MAX; BLOCK_KEY_TAIL]].concat())
         });
-        let runs: Vec<(Vec<u8>, Vec<u8>)> = runs.collect();
-        sections.iter().try_for_each(|&section| {
-            runs.iter().try_for_each(|(from, to)| self.remove_elsewhere(section, from, to))?;
-            self.delete_ranges(section, &runs)
-        })
+        let runs: Vec<KeyRange> = runs.collect();
+        sections.iter().try_for_each(|&section| self.drop_ranges(section, &runs))
+    }
+
+    /// Drops ranges of keys, which increase, of a section: what they refer to elsewhere, and then
+    /// what is here. That this is being done is on record until it is done, since what is half gone
+    /// would count as being there.
+    fn drop_ranges(&self, section: Section, ranges: &[KeyRange]) -> Result<(), StoreError> {
+        let is_noted = !self.has_all_here() && !ranges.is_empty();
+        if is_noted {
+            self.put(DROPPING, &(section as u8, ranges.to_vec()))?;
+        }
+        ranges.iter().try_for_each(|(from, to)| self.remove_elsewhere(section, from, to))?;
+        self.delete_ranges(section, ranges)?;
+        if is_noted { self.change(vec![(DROPPING.to_vec(), None)]) } else { Ok(()) }
+    }
+
+    /// Drops what a run before was dropping when it ended.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written, or what it holds is damaged.
+    fn finish_dropping(&self) -> Result<(), StoreError> {
+        let Some((number, ranges)) = self.get::<(u8, Vec<KeyRange>)>(DROPPING)? else {
+            return Ok(());
+        };
+        if let Some(section) = Section::ALL.into_iter().find(|&known| known as u8 == number) {
+            self.drop_ranges(section, &ranges)?;
+        }
+        // Perhaps nothing lies elsewhere any more.
+        self.change(vec![(DROPPING.to_vec(), None)])
     }
 
     /// Deletes ranges of keys, which increase, from a section, and frees their space.
-    fn delete_ranges(
-        &self,
-        section: Section,
-        ranges: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<(), StoreError> {
+    fn delete_ranges(&self, section: Section, ranges: &[KeyRange]) -> Result<(), StoreError> {
         let (Some((from, _)), Some((_, to))) = (ranges.first(), ranges.last()) else {
             return Ok(());
         };
@@ -1245,6 +1268,15 @@ fn parity_key(id: &BlockId) -> Vec<u8> {
     key
 }
 
+/// The keys of blocks from one on, up to another, which is not one of them.
+type KeyRange = (Vec<u8>, Vec<u8>);
+
+/// The keys of blocks of graphs of an order with at most `size` edges.
+fn keys_up_to(order: usize, size: usize) -> KeyRange {
+    let order = order as u8;
+    (vec![order, 0], vec![order, size as u8 + 1])
+}
+
 /// What the keys of the blocks of a partition begin with.
 fn sequence_key(sequence: &DegreeSequence) -> Vec<u8> {
     let mut key = vec![sequence.order() as u8, sequence.size() as u8];
@@ -1317,6 +1349,44 @@ mod tests {
         for block in blocks {
             assert_eq!(readers[1].read(&block.id).unwrap(), block);
         }
+    }
+
+    /// A run was killed when it had removed blocks from the depot, and not yet the references to
+    /// them: the next one takes them for dropped, and drops them once.
+    #[test]
+    fn what_was_being_dropped_is_dropped_to_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, place] = ["store", "depot"].map(|name| directory.path().join(name));
+        std::fs::create_dir(&place).unwrap();
+        let (unit, sequence) = (Unit { order: 9, shard: 0, part: 0 }, DegreeSequence::new([4; 9]));
+        let blocks = blocks(TrailTrap::LAYOUT, sequence, 0, 0);
+        let commit = |store: &Store| {
+            let (author, blocks) = (Author::new("Ann", "portable"), blocks.clone());
+            let solved =
+                delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, author);
+            store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
+        };
+        let are_there = |store: &Store| -> Vec<bool> {
+            blocks.iter().map(|block| store.has(&block.id).unwrap()).collect()
+        };
+        let mut store = Store::open(&path, None, None).unwrap();
+        store.keep_in(&place, Mark(7)).unwrap();
+        commit(&store);
+        let range = keys_up_to(9, 36);
+        store.put(DROPPING, &(Section::Outcomes as u8, vec![range.clone()])).unwrap();
+        store.remove_elsewhere(Section::Outcomes, &range.0, &range.1).unwrap();
+        drop(store);
+
+        let mut store = Store::open(&path, None, None).unwrap();
+        assert_eq!(are_there(&store), [true; 3], "references are there");
+        store.take_depot().unwrap();
+        assert_eq!(are_there(&store), [true, false, true]);
+        commit(&store);
+        drop(store);
+        let mut store = Store::open(&path, None, None).unwrap();
+        store.take_depot().unwrap();
+        assert_eq!(are_there(&store), [true; 3]);
+        blocks.iter().for_each(|block| assert_eq!(store.read(&block.id).unwrap(), *block));
     }
 
     /// Of several who solve a unit again, each is noted.

@@ -492,6 +492,8 @@ impl Store {
         if self.shelf_mark.is_none() {
             self.adopt_shelves(mark)?;
         }
+        // Before it is known to what the database refers.
+        self.finish_dropping()?;
         let mut kept = Vec::new();
         for section in [Section::Keys, Section::Outcomes] {
             kept.extend(self.references(section, &[], &[u8::MAX])?);
