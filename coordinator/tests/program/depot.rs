@@ -282,6 +282,29 @@ fn a_depot_that_is_away_is_no_damage() {
     fs::remove_dir_all(moved).unwrap();
 }
 
+/// A depot to which nothing refers any more may go: results are told without it, and what is done
+/// then has another one. As long as something lies there, it may not.
+#[test]
+fn a_depot_that_has_served_may_go() {
+    let (first, depot) = depot();
+    let data = Data::new();
+    let minimal = [&HALF[..], &["--keep", "minimal"]].concat();
+    let half = census_json(9, &data, &[&minimal[..], &["--depot", &depot]].concat());
+    assert!(blocks(first.path()).is_empty(), "nothing of order 8 is large");
+    drop(first);
+    assert_eq!(census_json(9, &data, &minimal), half);
+    let text = data.text();
+    let further = |more: &[&str]| {
+        let whole = ["census", "9", "--json", "--force", "--data", &text];
+        run(&[&whole[..], more].concat())
+    };
+    assert!(stderr(&further(&[])).contains("is not there now"));
+    let [(second, another), (_third, yet_another)] = [self::depot(), self::depot()];
+    assert_eq!(stdout(&further(&["--depot", &another])), expected(9));
+    assert!(!blocks(second.path()).is_empty());
+    assert!(stderr(&further(&["--depot", &yet_another])).contains("is not that one"));
+}
+
 /// Damaged blocks of a depot are solved again, as those of the database are, and files that cannot
 /// be read; and blocks that nothing reads any more go.
 #[test]

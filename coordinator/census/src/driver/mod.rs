@@ -292,7 +292,16 @@ impl Census {
             KeptIn::Shelves { reader, patience } => {
                 store.keep_on_shelves(new()?, reader, patience)?;
             }
-            KeptIn::TheSame => store.take_depot()?,
+            KeptIn::TheSame => match store.take_depot() {
+                // Nothing more comes there, and nothing is there to be read or removed.
+                Err(StoreError::DepotAway { path, .. })
+                    if is_done(store)? && !store.refers_elsewhere()? =>
+                {
+                    let depot = path.display();
+                    tracing::warn!(%depot, "the depot is not there, and nothing of this lay in it");
+                }
+                taken => taken?,
+            },
         }
         Ok(())
     }

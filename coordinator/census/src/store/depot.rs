@@ -94,8 +94,8 @@ pub(super) fn referred(value: &[u8]) -> Option<BlockName> {
 
 impl Store {
     /// Keeps larger blocks in this directory, or object store, from now on: it is marked as the
-    /// depot of this census. A store that has a depot keeps it; it has to be that one, wherever it
-    /// is now. A new one gets the mark `new`.
+    /// depot of this census. A store that has a depot keeps it as long as something of it lies there:
+    /// then it has to be that one, wherever it is now. A new one gets the mark `new`.
     ///
     /// # Errors
     ///
@@ -107,15 +107,27 @@ impl Store {
         let mut depot = match &self.depot {
             Some(depot) => {
                 let moved = KeptDepot::at(&place, depot.mark());
-                moved.check().map_err(|error| match error.kind() {
-                    io::ErrorKind::NotFound => StoreError::OtherDepot {
-                        mark: depot.mark(),
-                        kept: depot.place().to_owned(),
-                        asked: place.clone(),
-                    },
-                    _ => unusable(error),
-                })?;
-                moved
+                match moved.check() {
+                    Ok(()) => moved,
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(unusable(error));
+                    }
+                    Err(_) if self.refers_elsewhere()? => {
+                        return Err(StoreError::OtherDepot {
+                            mark: depot.mark(),
+                            kept: depot.place().to_owned(),
+                            asked: place.clone(),
+                        });
+                    }
+                    // With another mark: the one before may be on a disk that is away, and come back
+                    // in the same place. What is interrupted after this begins again with it.
+                    Err(_) => {
+                        let mark = self.own_mark(new)?;
+                        let mark = if mark == depot.mark() { new } else { mark };
+                        self.put(MARK, &mark.0)?;
+                        KeptDepot::begin(&place, mark).map_err(unusable)?
+                    }
+                }
             }
             None => {
                 self.leave_shelves()?;

@@ -524,9 +524,15 @@ impl Store {
     ///
     /// The store cannot be read.
     pub fn needs_shelves(&self) -> Result<bool, StoreError> {
-        if !self.is_on_shelves() {
-            return Ok(false);
-        }
+        Ok(self.is_on_shelves() && self.refers_elsewhere()?)
+    }
+
+    /// Whether something of it lies in a depot or on shelves.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn refers_elsewhere(&self) -> Result<bool, StoreError> {
         self.database.run(|db| {
             for section in [Section::Keys, Section::Outcomes] {
                 for item in db.iterator_cf(family(db, section_name(section)), IteratorMode::Start)
