@@ -272,6 +272,25 @@ fn an_interrupted_continuation_leaves_what_was_there() {
     }
 }
 
+/// What a run that was to do more, and keep less, has not dropped when it ends is kept again as soon
+/// as somebody asks for what is there.
+#[test]
+fn what_was_not_dropped_is_kept_by_the_command_that_made_it() {
+    let data = Data::new();
+    let report = limited(&data, 9, &[]);
+    {
+        // As `census 8 --keep graphs` leaves it that is stopped at once.
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
+        let record = store.order(8).unwrap().unwrap();
+        store.put_order(8, &OrderRecord { outcomes_kept: false, ..record }).unwrap();
+    }
+    let text = data.text();
+    let look_up = || run(&["lookup", "G?????", "--data", &text]);
+    assert!(stderr(&look_up()).contains("outcomes of order 8 were not kept"));
+    assert_eq!(limited(&data, 9, &[]), report);
+    succeeded(&look_up());
+}
+
 /// What was taken back of a result is done again as far as that went, also if a run that was to go
 /// further has begun meanwhile, and has not ended.
 #[test]

@@ -72,6 +72,26 @@ fn outcomes_that_are_there_stay_although_a_run_was_to_drop_them() {
     });
 }
 
+/// So it is where the run was to drop graphs, too, and outcomes had been dropped before.
+#[test]
+fn graphs_that_are_there_stay_although_a_run_was_to_drop_them() {
+    let data = Data::new();
+    census_json(8, &data, &["--keep", "graphs"]);
+    {
+        // What --keep minimal makes of an order in work before anything of it is dropped.
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
+        let record = store.order(8).unwrap().unwrap();
+        let record = OrderRecord { result: None, graphs_dropped: true, ..record };
+        store.put_order(8, &record).unwrap();
+    }
+    let before = solved_by(&data, 8);
+    let output = census(9, &data, &["--keep", "graphs"]);
+    assert_eq!(stdout(&output), expected(9), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("graphs are not kept"), "{}", stderr(&output));
+    assert_eq!(solved_by(&data, 8), before);
+    verified(&["8", "--level", "2", "--data", &data.text()]);
+}
+
 /// Kills a census again and again. How long it may run adapts to the machine: longer when it came
 /// to nothing, shorter when it came far. A kill counts only if results had become durable since
 /// the one before, and more were to come.

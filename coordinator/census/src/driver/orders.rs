@@ -68,6 +68,15 @@ impl Census {
         let needed = self.needed(n)?;
         let result = begun.as_ref().and_then(|record| finished::result(n, record));
         if let Some(result) = result.filter(|result| result.max_size() >= needed) {
+            // A run that was to do more of it, and keep less, may have dropped nothing.
+            if let Some(record) = begun
+                && self.options.keep == Keep::All
+                && record.max_size.is_some()
+                && !(record.outcomes_kept || record.graphs_dropped)
+                && !self.has_any_gone(n, record.options, Section::Outcomes)?
+            {
+                self.store.put_order(n, &OrderRecord { outcomes_kept: true, ..record })?;
+            }
             self.event(|core| core.found_finished(edition, result));
             return Ok(());
         }
@@ -112,26 +121,29 @@ impl Census {
         let is_begun = self.store.each_unit(n).next().transpose()?.is_some();
         let keeps_outcomes = self.options.keep == Keep::All;
         let keeps_graphs = n < goal.order || self.options.keep != Keep::Minimal;
-        // Of what an earlier run was to drop, all may be there yet.
-        let was_to_go = begun.as_ref().is_some_and(|record| {
-            let outcomes = keeps_outcomes && is_begun && !record.outcomes_kept;
-            outcomes || keeps_graphs && record.graphs_dropped
-        });
-        let has_gone = was_to_go && self.has_any_gone(n, plan.options)?;
+        // Of what an earlier run was to drop, all may be there yet; and of graphs, though outcomes
+        // have gone, which a run before that has dropped.
+        let outcomes_go = begun.as_ref().is_some_and(|record| !record.outcomes_kept);
+        let graphs_go = begun.as_ref().is_some_and(|record| record.graphs_dropped);
+        let outcomes_gone = keeps_outcomes
+            && is_begun
+            && outcomes_go
+            && self.has_any_gone(n, plan.options, Section::Outcomes)?;
+        let graphs_gone =
+            keeps_graphs && graphs_go && self.has_any_gone(n, plan.options, Section::Keys)?;
         // Before any outcome is dropped.
-        let outcomes_kept = keeps_outcomes
-            && begun.as_ref().is_none_or(|record| record.outcomes_kept || !is_begun || !has_gone);
+        let outcomes_kept = keeps_outcomes && !outcomes_gone;
         // What is carried further from graphs that are there loses them when that is done.
         let is_carried_further =
             begun.as_ref().is_some_and(|record| record.result.is_some() && !record.graphs_dropped);
         let mut graphs_dropped = !keeps_graphs && !is_carried_further;
-        if keeps_graphs && begun.as_ref().is_some_and(|record| record.graphs_dropped) {
+        if keeps_graphs && graphs_go {
             // The next order is not generated from those of small ones, which are known without.
-            if n < goal.order && has_gone && n > ENUMERATED_ORDER {
+            if n < goal.order && graphs_gone && n > ENUMERATED_ORDER {
                 return self.solve_again(n + 1, n, edition);
             }
             // Of this order some are gone, and nothing brings them back.
-            graphs_dropped = has_gone;
+            graphs_dropped = graphs_gone;
         }
         let record = OrderRecord {
             outcomes_kept,
@@ -280,11 +292,18 @@ impl Census {
         Ok(!can_go_on)
     }
 
-    /// Whether outcomes of an order were there and have been dropped.
-    fn has_any_gone(&self, n: usize, options: PlanOptions) -> Result<bool, StoreError> {
+    /// Whether outcomes, or graphs, of an order were there and have been dropped.
+    fn has_any_gone(
+        &self,
+        n: usize,
+        options: PlanOptions,
+        section: Section,
+    ) -> Result<bool, StoreError> {
         let plan = Plan::new(self.store.layout(), n, options);
-        for shard in 0..plan.shards.len() as u32 {
-            if self.has_gone(&plan, shard)? {
+        for unit in plan.units() {
+            let shard = plan.shard_of(unit);
+            let block = store::block_id(shard, unit.part, 0, section);
+            if self.store.unit(unit)?.is_some() && !self.store.has(&block)? {
                 return Ok(true);
             }
         }
