@@ -11,16 +11,19 @@ use anyhow::{Context, bail};
 use clap::{Args, builder::NonEmptyStringValueParser};
 use serde::Serialize;
 use trailtrap_census::{
+    core::{parents::ENUMERATED_ORDER, withdrawal::can_be_solved_alone},
     read::{finished::open_store, status},
     records::alarm::{Alarm, AlarmKind},
     store::{
-        Store,
+        Store, StoreError,
         directory::{DATA_VARIABLE, DataDirectory, USUAL_DATA},
         plan,
     },
 };
-use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
-use trailtrap_worker::process::log;
+use trailtrap_shared::{
+    graph::degree::DegreeSequence,
+    plan::{Plan, Unit},
+};
 
 use crate::{cli::run::full_or, terminal};
 
@@ -43,7 +46,8 @@ pub struct AlarmsCommand {
     settle: Option<u32>,
     /// Raise an alarm about a shard of this order that readers find bad: the next census solves it
     /// again, and whatever comes out otherwise for it; and before, what it is computed from, where
-    /// that was not kept
+    /// that was not kept, which takes --force: then that is all of the order, and those below it
+    /// whose graphs are gone
     #[arg(long, value_name = "ORDER", requires_all = ["because", "shard"],
           conflicts_with = "settle", group = "about")]
     doubt: Option<usize>,
@@ -53,6 +57,9 @@ pub struct AlarmsCommand {
     /// Only this part of the shard
     #[arg(long, value_name = "PART", requires = "doubt")]
     part: Option<u32>,
+    /// Doubt it even though whole orders have to be solved again for that
+    #[arg(long, requires = "doubt")]
+    force: bool,
     /// Why it is of no concern any more, or why the shard is doubted; kept with it
     #[arg(long, value_name = "REASON", requires = "about",
           value_parser = NonEmptyStringValueParser::new())]
@@ -161,6 +168,14 @@ impl AlarmsCommand {
         let Some(&first) = doubted.first() else {
             bail!("nothing of {sequence} is on record, so it will be solved anyway")
         };
+        if !self.force && costs_orders(&store, &plan, begun.outcomes_kept, &doubted)? {
+            bail!(
+                "what {sequence} is computed from was not kept (--keep): all of order {order}, or of \
+                 orders below it whose graphs are gone, would be solved again, and until then \
+                 results of these orders and of later ones are withdrawn; use --force to have that \
+                 done"
+            )
+        }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = since_1970.map_or(0, |since| since.as_secs());
         let last = quarantined.iter().map(|record| record.instance).max().unwrap_or(0);
@@ -176,15 +191,7 @@ impl AlarmsCommand {
         store
             .put_alarm(number, &alarm)
             .map_err(|error| full_or(error, &self.data))
-            .context("cannot raise the alarm")?;
-        if !begun.outcomes_kept {
-            log::say(&format!(
-                "trailtrap: the outcomes of order {order} were not kept (--keep), so more than that \
-                 may have to be solved again: all of the order, and orders below it whose graphs \
-                 are gone"
-            ));
-        }
-        Ok(())
+            .context("cannot raise the alarm")
     }
 
     fn sequence(&self, order: usize) -> anyhow::Result<DegreeSequence> {
@@ -213,6 +220,21 @@ impl AlarmsCommand {
             .map_err(|error| full_or(error, &self.data))
             .context("cannot settle it")
     }
+}
+
+/// Whether more than these units is solved again if they are doubted: all of their order, as what
+/// they are computed from has gone, or orders below it, whose graphs have.
+fn costs_orders(
+    store: &Store,
+    plan: &Plan,
+    outcomes_kept: bool,
+    doubted: &[Unit],
+) -> Result<bool, StoreError> {
+    let has_gone = |shard| store.has_gone(plan, shard);
+    if !outcomes_kept && !can_be_solved_alone(plan, doubted, has_gone)? {
+        return Ok(true);
+    }
+    Ok(plan.order > ENUMERATED_ORDER + 1 && !store.has_graphs(plan.order - 1)?)
 }
 
 #[cfg(test)]

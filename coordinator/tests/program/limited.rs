@@ -222,7 +222,8 @@ fn an_order_that_is_taken_back_is_done_again_as_far_as_it_was() {
     for keep in ["all", "minimal"] {
         let data = Data::new();
         census_json(7, &data, &["--keep", keep]);
-        let doubt = ["alarms", "--doubt", "7", "--shard", "0,0,0,2,2,2,2", "--because", "a test"];
+        let doubt = ["alarms", "--doubt", "7", "--shard", "0,0,0,2,2,2,2", "--force"];
+        let doubt = [&doubt[..], &["--because", "a test"]].concat();
         let doubted = run(&[&doubt[..], &["--data", &data.text()]].concat());
         assert!(doubted.status.success(), "{}", stderr(&doubted));
         let report = limited(&data, 9, &["--keep", keep]);
@@ -575,10 +576,10 @@ fn what_has_gone_of_a_small_order_is_asked_for_only_where_it_is_needed() {
     let found = run_with_input(&["lookup", "--data", &limited.text()], "E~~w\n");
     let said = stderr(&found);
     assert!(said.contains("outcomes of order 6 were not kept"), "{said}");
-    // A part of it is doubted, and can be solved again alone.
+    // A part of it is doubted, and the order can be solved again alone.
     let whole = Data::new();
     census_json(5, &whole, &["--keep", "minimal"]);
-    let doubt = ["alarms", "--doubt", "3", "--shard", "1,1,0", "--because", "odd"];
+    let doubt = ["alarms", "--doubt", "3", "--shard", "1,1,0", "--because", "odd", "--force"];
     assert!(run(&[&doubt[..], &["--data", &whole.text()]].concat()).status.success());
     let disputed = run(&["export", "graphs", "5", "--data", &whole.text()]);
     let remedy = format!("`trailtrap census 5 --data {} --keep minimal`", whole.text());

@@ -34,7 +34,7 @@ pub(crate) mod secret;
 pub(crate) mod setbacks;
 #[cfg(test)]
 mod tests;
-pub(crate) mod withdrawal;
+pub mod withdrawal;
 mod work;
 
 use std::{
@@ -109,11 +109,11 @@ pub struct Progress {
     pub units_leased: usize,
     /// Graphs of accepted units.
     pub graphs_done: u64,
-    /// Graphs of the order; exact, by Pólya's theorem.
+    /// Graphs of the order; exact, by Pólya's theorem. 0 of a class, of which that is not known.
     pub graphs: u64,
     /// (graph, edge) pairs of accepted units.
     pub pairs_done: u64,
-    /// (graph, edge) pairs of the order; exact.
+    /// (graph, edge) pairs of the order; exact, or 0 likewise.
     pub pairs: u64,
     /// (graph, edge) pairs solved in a second, lately: within ten minutes, or since the run began.
     pub pairs_per_second: f64,

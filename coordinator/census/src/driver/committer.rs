@@ -12,8 +12,7 @@ use std::{
 
 use trailtrap_shared::{
     graph::{MAX_ORDER, pairs},
-    partition::Section,
-    plan::{Plan, Unit, order_name},
+    plan::{Unit, order_name},
 };
 
 use super::{Census, CensusError};
@@ -23,7 +22,7 @@ use crate::{
         withdrawal::{self, OrderOnRecord},
     },
     records::{Author, Delivery, OrderRecord},
-    store::{self, StoreError, block_id},
+    store::{self, StoreError},
 };
 
 /// What the committer does.
@@ -236,18 +235,8 @@ impl Census {
         // A run that was to do more may have left units of more edges.
         let (layout, n) = (self.store.layout(), order.order);
         let plan = store::plan_up_to(layout, n, record, pairs(n))?;
-        withdrawal::can_be_solved_alone(&plan, &order.doubted, |shard| self.has_gone(&plan, shard))
-    }
-
-    /// Whether the outcomes of a shard, or of a part of it, were there and have been dropped.
-    pub(super) fn has_gone(&self, plan: &Plan, index: u32) -> Result<bool, StoreError> {
-        let shard = &plan.shards[index as usize];
-        for unit in plan.parts_of(index) {
-            let block = block_id(shard, unit.part, 0, Section::Outcomes);
-            if self.store.unit(unit)?.is_some() && !self.store.has(&block)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        withdrawal::can_be_solved_alone(&plan, &order.doubted, |shard| {
+            self.store.has_gone(&plan, shard)
+        })
     }
 }

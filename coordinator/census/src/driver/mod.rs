@@ -105,7 +105,7 @@ pub struct CensusOptions {
     /// Whether they are split further if workers are there that have too little memory for it.
     pub fits_workers: bool,
     /// Bytes that the solver in this process takes, if there is one: what waits for the disk takes
-    /// an eighth of that, between 32 and 256 MiB.
+    /// an eighth of that, between 32 and 256 MiB, or a 64th where that is more.
     pub memory: Option<u64>,
     /// Leases of workers in other processes last this long.
     pub lease_term: Duration,

@@ -242,7 +242,7 @@ impl Census {
         for parts in units.chunk_by(|unit, next| unit.shard == next.shard) {
             let has_gone = |shard| match gone.entry(shard) {
                 Entry::Occupied(known) => Ok::<bool, StoreError>(*known.get()),
-                Entry::Vacant(new) => Ok(*new.insert(self.has_gone(plan, shard)?)),
+                Entry::Vacant(new) => Ok(*new.insert(self.store.has_gone(plan, shard)?)),
             };
             if withdrawal::can_be_solved_alone(plan, parts, has_gone)? {
                 comparable.extend(parts);
@@ -287,8 +287,9 @@ impl Census {
             .collect::<Result<_, _>>()?;
         let units = plan.units();
         let open: Vec<Unit> = units.filter(|unit| !solved.contains(unit)).collect();
-        let can_go_on =
-            withdrawal::can_be_solved_alone(&plan, &open, |shard| self.has_gone(&plan, shard))?;
+        let can_go_on = withdrawal::can_be_solved_alone(&plan, &open, |shard| {
+            self.store.has_gone(&plan, shard)
+        })?;
         Ok(!can_go_on)
     }
 

@@ -783,6 +783,22 @@ impl Store {
         }
     }
 
+    /// Whether the outcomes of a shard, or of a part of it, were there and have been dropped.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn has_gone(&self, plan: &Plan, index: u32) -> Result<bool, StoreError> {
+        let shard = &plan.shards[index as usize];
+        for unit in plan.parts_of(index) {
+            let block = block_id(shard, unit.part, 0, Section::Outcomes);
+            if self.unit(unit)?.is_some() && !self.has(&block)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// One block of a finished unit. A damaged one is mended, if its parity can do that.
     ///
     /// # Errors
@@ -980,7 +996,7 @@ impl Store {
         if let Some(section) = Section::ALL.into_iter().find(|&known| known as u8 == number) {
             self.drop_ranges(section, &ranges)?;
         }
-        // Perhaps nothing lies elsewhere any more.
+        // If all lies here by now, that is not done yet.
         self.change(vec![(DROPPING.to_vec(), None)])
     }
 

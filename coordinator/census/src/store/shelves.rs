@@ -511,6 +511,7 @@ impl Store {
         if self.shelf_mark.is_none() {
             return Ok(());
         }
+        self.finish_dropping()?;
         if self.needs_shelves()? {
             return Err(StoreError::OnShelves);
         }
