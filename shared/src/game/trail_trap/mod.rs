@@ -14,6 +14,8 @@ pub mod decide;
 mod forest;
 mod forward;
 pub mod length;
+#[cfg(test)]
+mod paper;
 
 use std::{marker::PhantomData, ops::RangeInclusive};
 
