@@ -445,15 +445,16 @@ impl CensusService for GrpcService {
                 Refusal::Distrusted(_) => Status::failed_precondition(DISTRUSTED),
                 refusal => Status::failed_precondition(refusal.to_string()),
             })?;
-        let mut shelves = self.census.shelves();
+        let shelves = self.census.shelves();
         let place = request.shelf.and_then(messages::shelf_place).zip(from);
+        let mut shelf_unreached = false;
         if let Some((all, (place, from))) = shelves.zip(place) {
             match self.reach(place, from).await {
                 Ok(place) => all.register(worker, place),
                 // It is better not to use it than to name what nobody can read.
                 Err(why) => {
                     tracing::warn!(worker, why, "the shelf of a worker cannot be reached");
-                    shelves = None;
+                    shelf_unreached = true;
                 }
             }
         }
@@ -466,6 +467,7 @@ impl CensusService for GrpcService {
                 .unwrap_or(u32::MAX),
             depot_mark: self.census.depot_mark().map_or(0, |mark| mark.0),
             shelf_mark: shelves.map_or(0, |shelves| shelves.mark().0),
+            shelf_unreached,
         }))
     }
 

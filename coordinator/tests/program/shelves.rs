@@ -5,6 +5,7 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
+    process::Command,
     time::Instant,
 };
 
@@ -45,12 +46,14 @@ impl Room {
 
 /// A worker of so little memory that it reads partitions again and again.
 pub fn small_worker(reach: &[&str], options: &[&str]) -> Process {
-    Process::start(
-        worker()
-            .args(reach)
-            .args(["--threads", "1", "--memory", "1MiB", "--patience", PATIENCE])
-            .args(options),
-    )
+    Process::start(&mut small(reach, options))
+}
+
+fn small(reach: &[&str], options: &[&str]) -> Command {
+    let mut worker = worker();
+    worker.args(reach).args(["--threads", "1", "--memory", "1MiB", "--patience", PATIENCE]);
+    worker.args(options);
+    worker
 }
 
 /// The names of the blocks that lie on a shelf.
@@ -89,14 +92,27 @@ fn a_census_lies_on_the_shelves_of_its_workers() {
     let (room, data) = (Room::new(), Data::new());
     let (leader, address) = coordinator(9, &data, "127.0.0.1:0", &SHELVES);
     let reach = ["--coordinator", &address];
+    // The coordinator looks for this shelf at the address of the worker, where it is not.
+    let elsewhere = room.shelf("three");
+    let elsewhere = ["--shelf", elsewhere.to_str().unwrap(), "--shelf-listen", "127.0.0.2:0"];
+    let unreached = Process::start_and_listen(&mut small(&reach, &elsewhere));
+    eventually("it hears that its shelf is not used", || {
+        unreached.said().contains("does not reach this shelf")
+    });
     let inside = ["one", "two"].map(|name| room.worker(&reach, name));
-    // It has no shelf: what it solves is sent, and what it reads it has from the others.
-    let outside = small_worker(&reach, &[]);
+    // What those without a shelf solve is sent, and what they read they have from the others.
+    let outside = [unreached, small_worker(&reach, &[])];
     let output = leader.finish();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output), expected);
-    let [mut sent, _, _, mut read, put] = traffic(&stderr(&outside.finish()));
-    assert!(read > 0 && put == 0, "{sent}, {read}, {put}");
+    let (mut sent, mut read) = (0, 0);
+    for worker in outside {
+        let said = stderr(&worker.finish());
+        let [coordinator, _, _, shelves, put] = traffic(&said);
+        assert!(shelves > 0 && put == 0, "{said}");
+        (sent, read) = (sent + coordinator, read + shelves);
+    }
+    assert!(blocks(&room.shelf("three")).is_empty());
     for (worker, name) in inside.into_iter().zip(["one", "two"]) {
         let said = stderr(&worker.finish());
         let [coordinator, _, depot, shelves, put] = traffic(&said);
@@ -107,10 +123,10 @@ fn a_census_lies_on_the_shelves_of_its_workers() {
         assert!(blocks(&room.shelf(name)).is_empty());
         assert!(!left.iter().any(|path| path.to_string_lossy().contains("census-")), "{left:?}");
     }
-    // The coordinator sends small blocks, of which most of this order is made, and what the one
-    // without a shelf has solved: about twice what is read from shelves.
+    // The coordinator sends small blocks, of which most of this order is made, and what those
+    // without a shelf have solved.
     println!("{sent} bytes from the coordinator, {read} from shelves");
-    assert!(4 * read > sent, "{sent}, {read}");
+    assert!(8 * read > sent, "{sent}, {read}");
     assert!(!data.alarms().contains("alarm 1"), "{}", data.alarms());
     // Nothing lies there any more, so anybody goes on.
     assert_eq!(census_json(9, &data, &["--keep", "minimal"]), expected);
@@ -361,6 +377,6 @@ fn shelves_are_for_a_coordinator_that_keeps_least() {
     let other = Data::new();
     let (leader, address) = coordinator(5, &other, "127.0.0.1:0", &[]);
     let unused = room.worker(&["--coordinator", &address], "one").finish();
-    assert!(stderr(&unused).contains("it is not used"), "{}", stderr(&unused));
+    assert!(stderr(&unused).contains("this shelf is not used"), "{}", stderr(&unused));
     succeeded(&leader.finish());
 }

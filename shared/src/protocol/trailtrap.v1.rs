@@ -59,6 +59,9 @@ pub struct RegisterReply {
     /// The number of the census if its blocks lie on the shelves of workers; 0 if they do not.
     #[prost(uint64, tag = "4")]
     pub shelf_mark: u64,
+    /// The shelf of this worker cannot be reached: nothing is to be put there, and others are read.
+    #[prost(bool, tag = "5")]
+    pub shelf_unreached: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseRequest {

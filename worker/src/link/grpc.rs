@@ -5,7 +5,6 @@ mod counting;
 mod shelf;
 
 use std::{
-    cell::Cell,
     future::ready,
     sync::{
         Arc,
@@ -14,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backon::{ConstantBuilder, ExponentialBuilder, Retryable};
+use backon::{BackoffBuilder, ConstantBuilder, ExponentialBuilder, Retryable};
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
@@ -341,7 +340,9 @@ impl GrpcLink {
         })?;
         let mark = |number: u64| (number != 0).then_some(Mark(number));
         self.supply.look_for(mark(reply.depot_mark));
-        self.supply.use_shelves(mark(reply.shelf_mark)).map_err(LinkError::refused)?;
+        self.supply
+            .use_shelves(mark(reply.shelf_mark), !reply.shelf_unreached)
+            .map_err(LinkError::refused)?;
         // Whoever else is about to register hears of an error as well.
         self.worker.store(reply.worker, Ordering::Relaxed);
         let pause = Duration::from_millis(reply.heartbeat_milliseconds.into());
@@ -364,52 +365,46 @@ impl GrpcLink {
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
-        // Since when nobody has been there. A call may wait long for a coordinator that is well, so
-        // that this begins with the first failure, and anew when an answer shows that one is there.
-        let silent_since: Cell<Option<Instant>> = Cell::new(None);
-        let attempt = || async {
-            loop {
-                let (generation, start) = (self.generation(), Instant::now());
-                let answer = call().await;
-                match &answer {
-                    // The access file has another address or token: try that at once.
-                    Err(_) if self.refresh(generation) => continue,
-                    Err(status) if !shows_presence(status, start.elapsed()) => {
-                        silent_since.set(silent_since.get().or(Some(Instant::now())));
-                    }
-                    _ => silent_since.set(Some(Instant::now())),
-                }
-                return answer;
-            }
-        };
-        let silence = || silent_since.get().map_or(Duration::ZERO, |since| since.elapsed());
-        let pauses = ExponentialBuilder::new()
+        let mut pauses = ExponentialBuilder::new()
             .with_min_delay(LEAST_PAUSE)
             .with_max_delay(MOST_PAUSE)
             .with_jitter()
-            .without_max_times();
+            .without_max_times()
+            .build();
         let passes = |status: &Status| certificate_error(status).is_none() && is_passing(status);
-        let answer = attempt
-            .retry(pauses)
-            .sleep(sleeper(&self.stop))
-            .when(|status| passes(status) && !self.stop.is_cancelled())
-            // The last pause ends when patience does.
-            .adjust(|_, pause| {
-                let left = self.patience.checked_sub(silence())?;
-                pause.map(|pause| pause.min(left))
-            })
-            .notify(|status, _| {
+        // Since when nobody has been there. A call may wait long for a coordinator that is well, so
+        // that this begins with the first failure, and anew when an answer shows that one is there.
+        let mut silent_since: Option<Instant> = None;
+        self.runtime.block_on(async {
+            loop {
+                let (generation, start) = (self.generation(), Instant::now());
+                let status = match call().await {
+                    Ok(response) => return Ok(response.into_inner()),
+                    Err(status) => status,
+                };
+                // The access file has another address or token: try that at once.
+                if self.refresh(generation) {
+                    continue;
+                }
+                if shows_presence(&status, start.elapsed()) {
+                    silent_since = None;
+                }
+                let silence = silent_since.get_or_insert_with(Instant::now).elapsed();
+                let may_pass = passes(&status) && !self.stop.is_cancelled();
+                // The last pause ends when patience does.
+                let left = self.patience.checked_sub(silence).filter(|_| may_pass);
+                let Some(pause) = left.and_then(|left| Some(pauses.next()?.min(left))) else {
+                    return Err(self.lost_or_refused(&status, silence));
+                };
                 tracing::warn!(
                     what,
                     coordinator = self.address(),
-                    cause = root_cause(status),
+                    cause = root_cause(&status),
                     "no answer, trying again"
                 );
-            });
-        match self.runtime.block_on(answer) {
-            Ok(response) => Ok(response.into_inner()),
-            Err(status) => Err(self.lost_or_refused(&status, silence())),
-        }
+                self.stop.run_until_cancelled(sleep(pause)).await;
+            }
+        })
     }
 
     /// Why a call that has failed so is not made again, after nobody has been there for this time.

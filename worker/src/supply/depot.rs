@@ -146,6 +146,11 @@ impl Depot {
         self.put_all(std::iter::once((mark.file_name(), text)), true, self.patience);
     }
 
+    /// The directory or the address, as it was given.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
     /// Whether it was left alone lately, after a failure.
     pub fn rests(&self) -> bool {
         self.reads.lasts() || self.writes.lasts()

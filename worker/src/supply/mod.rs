@@ -150,6 +150,8 @@ pub struct Supply {
     others: OnceLock<OtherShelves>,
     /// The mark of the shelves on which the census keeps its blocks; zero if there are none.
     shelf_mark: AtomicU64,
+    /// Whether others can reach that of this process.
+    is_reached: AtomicBool,
     traffic: Traffic,
 }
 
@@ -219,16 +221,24 @@ impl Supply {
         }
     }
 
-    /// The census keeps its blocks on shelves, and has this mark; or it does not.
+    /// The census keeps its blocks on shelves, and has this mark; or it does not. `is_reached`:
+    /// whether the shelf of this process, if it has one, can be reached; else only those of others
+    /// are used.
     ///
     /// # Errors
     /// If the shelf of this process is that of another census or process.
-    pub fn use_shelves(&self, mark: Option<Mark>) -> Result<(), SupplyError> {
+    pub fn use_shelves(&self, mark: Option<Mark>, is_reached: bool) -> Result<(), SupplyError> {
         self.shelf_mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
-        if mark.is_none() && self.shelf.is_some() {
-            tracing::warn!(
-                "the coordinator has no --shelves, or does not reach this shelf: it is not used"
-            );
+        self.is_reached.store(is_reached, Ordering::Relaxed);
+        if self.shelf.is_some() {
+            match mark {
+                None => tracing::warn!("the coordinator has no --shelves: this shelf is not used"),
+                Some(_) if !is_reached => tracing::warn!(
+                    "the coordinator does not reach this shelf (--shelf-listen, a firewall): only \
+                     those of others are used, and results are sent"
+                ),
+                Some(_) => {}
+            }
         }
         self.begin_shelf()
     }
@@ -240,7 +250,8 @@ impl Supply {
     /// If the shelf is that of another census or process.
     pub fn begin_shelf(&self) -> Result<(), SupplyError> {
         let mark = Mark(self.shelf_mark.load(Ordering::Relaxed));
-        let Some(shelf) = self.shelf.as_ref().filter(|_| mark.0 != 0) else { return Ok(()) };
+        let is_used = mark.0 != 0 && self.is_reached.load(Ordering::Relaxed);
+        let Some(shelf) = self.shelf.as_ref().filter(|_| is_used) else { return Ok(()) };
         match shelf.begin(mark) {
             Err(error) if error.is_disk_full() => {
                 tracing::warn!(%error, "the shelf is not used for now");
@@ -252,7 +263,8 @@ impl Supply {
 
     /// The shelf of this process, if the census keeps blocks there.
     pub fn shelf(&self) -> Option<&Arc<Shelf>> {
-        self.shelf.as_ref().filter(|shelf| self.has_shelves() && shelf.is_begun())
+        let is_used = || self.has_shelves() && self.is_reached.load(Ordering::Relaxed);
+        self.shelf.as_ref().filter(|shelf| is_used() && shelf.is_begun())
     }
 
     /// The shelves of others, if the census keeps its blocks on shelves.
@@ -269,7 +281,19 @@ impl Supply {
     /// mark, if there is such a depot.
     pub fn look_for(&self, mark: Option<Mark>) {
         self.mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
-        self.look_again();
+        // That it is not any more, `look_again` says.
+        let was_kept = self.is_kept.load(Ordering::Relaxed);
+        if self.look_again().is_none()
+            && !was_kept
+            && mark.is_some()
+            && let Some(depot) = &self.depot
+        {
+            tracing::warn!(
+                depot = depot.place(),
+                "the census keeps its blocks in a depot, and this is another one, or it cannot be \
+                 read now: results are sent to the coordinator"
+            );
+        }
     }
 
     /// The depot, if it is the one in which the census keeps its blocks.
@@ -845,7 +869,7 @@ mod tests {
         let options = SupplyOptions { shelf, ..place.options(false, false) };
         let runtime = place.runtime.handle().clone();
         let supply = Supply::open(&options, runtime, CancellationToken::new()).unwrap();
-        supply.use_shelves(Some(Mark(7))).unwrap();
+        supply.use_shelves(Some(Mark(7)), true).unwrap();
         let shelf = supply.shelf().unwrap();
         let other: ShelfNumber = !shelf.number();
         let taken = blocks(0, 1000);
