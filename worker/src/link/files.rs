@@ -29,7 +29,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use backon::{BlockingRetryable, ConstantBuilder};
+use backon::{BlockingRetryable, ExponentialBuilder};
 use parking_lot::Mutex;
 use prost::{Message, decode_length_delimiter, encode_length_delimiter};
 use tokio_util::sync::CancellationToken;
@@ -59,6 +59,8 @@ use crate::{
 
 /// How often files are looked for.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause before something is tried again.
+const MOST_PAUSE: Duration = Duration::from_secs(2);
 /// The pause after a lease that came to nothing, since the next one may fail for the same reason.
 const CAUTION: Duration = Duration::from_secs(1);
 /// What the system refuses to read is tried again for so long.
@@ -238,8 +240,11 @@ impl Patience {
     ) -> Result<T, OfflineError> {
         let start = Instant::now();
         let mut warned = false;
+        // What a task holds is fetched again with each attempt to write it.
+        let pauses = ExponentialBuilder::new().with_min_delay(PAUSE).with_max_delay(MOST_PAUSE);
+        let pauses = pauses.without_max_times();
         attempt
-            .retry(ConstantBuilder::new().with_delay(PAUSE).without_max_times())
+            .retry(pauses)
             .sleep(std::thread::sleep)
             .when(|error| {
                 matches!(error, OfflineError::Io { .. })
@@ -307,7 +312,10 @@ fn claim(directory: &Path) -> Result<File, OfflineError> {
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(OfflineError::InUse(directory.to_owned())),
-        Err(TryLockError::Error(source)) => return Err(at(&place)(source)),
+        Err(TryLockError::Error(error)) => tracing::warn!(
+            "{} cannot be locked ({error}): see to it that no other courier uses it",
+            directory.display()
+        ),
     }
     // The leases of an earlier courier have ended or will expire: its files are of no use.
     left_files(directory)?.iter().for_each(|path| drop(fs::remove_file(path)));
@@ -692,7 +700,7 @@ struct Tasks {
     refused: Option<PathBuf>,
 }
 
-/// What to do about a task that the system refuses to let be read.
+/// What to do about a task that this worker cannot use.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
     /// It is of no use: others could be read.
@@ -797,6 +805,46 @@ impl FileLink {
         Ok((Lease { number, worker, plan, units, edition }, inputs))
     }
 
+    /// What there is to do when there is no task to take.
+    fn without_task(&self) -> Result<Grant, LinkError> {
+        let end = self.directory.join(FINISHED);
+        let says = open::read(&end, THE_END.len() as u64);
+        if says.is_ok_and(|text| text == THE_END) {
+            tracing::info!(
+                "the census is done, says {}; for another one start its courier first, which \
+                 removes that file",
+                end.display()
+            );
+            return Ok(Grant::Finished);
+        }
+        if self.tasks.lock().inputs.is_empty() && self.is_left_alone() {
+            let place = self.directory.display();
+            return Err(LinkError::Lost(format!("nothing is heard of a courier in {place}")));
+        }
+        std::thread::sleep(PAUSE);
+        Ok(Grant::Wait)
+    }
+
+    /// Puts a task back that was taken and cannot be used for this reason, or sets it aside; an error
+    /// if this worker can use none.
+    fn do_without(&self, taken: &Path, error: OfflineError) -> Result<(), LinkError> {
+        let task = taken.with_extension("task");
+        let refused = match error {
+            // For a worker of the right version.
+            OfflineError::Differ(_) => Refused::Leave,
+            // It may be sound: there was no time to find out.
+            OfflineError::Io { .. } if self.patience.stop.is_cancelled() => Refused::PutBack,
+            OfflineError::Io { .. } => self.tasks.lock().refuse(task.clone()),
+            _ => Refused::SetAside,
+        };
+        if refused == Refused::SetAside {
+            set_aside(taken, &error);
+            return Ok(());
+        }
+        let _ = fs::rename(taken, task);
+        if refused == Refused::Leave { Err(error.into()) } else { Ok(()) }
+    }
+
     /// Shows that the tasks in work are in work, for as long as the link exists; to be spawned on
     /// a runtime.
     pub fn heartbeats(self: &Arc<Self>) -> impl Future<Output = ()> + use<> {
@@ -862,62 +910,23 @@ fn set_aside(taken: &Path, why: &dyn std::fmt::Display) {
 impl Link for FileLink {
     fn lease(&self, _: u64) -> Result<Grant, LinkError> {
         let Some(taken) = self.patience.persist(|| self.take())? else {
-            let end = self.directory.join(FINISHED);
-            let says = open::read(&end, THE_END.len() as u64);
-            if says.is_ok_and(|text| text == THE_END) {
-                tracing::info!(
-                    "the census is done, says {}; for another one start its courier first, which \
-                     removes that file",
-                    end.display()
-                );
-                return Ok(Grant::Finished);
-            }
-            if self.tasks.lock().inputs.is_empty() && self.is_left_alone() {
-                let place = self.directory.display();
-                return Err(LinkError::Lost(format!("nothing is heard of a courier in {place}")));
-            }
-            std::thread::sleep(PAUSE);
-            return Ok(Grant::Wait);
+            return self.without_task();
         };
         let number = taken.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
         if let Some(number) = number {
             self.tasks.lock().inputs.entry(number).or_insert(None);
         }
-        let opened = self.patience.read(|| self.open(&taken));
-        if !matches!(opened, Ok(Some(_))) {
-            let is_sound = |inputs: &Option<_>| inputs.is_some();
-            let mut tasks = self.tasks.lock();
-            tasks.inputs.retain(|&task, inputs| Some(task) != number || is_sound(inputs));
-        }
-        let task = taken.with_extension("task");
-        let put_back = || drop(fs::rename(&taken, &task));
-        match opened {
+        let error = match self.patience.read(|| self.open(&taken)) {
             Ok(Some((lease, inputs))) => {
                 self.tasks.lock().begin(&lease, inputs);
                 return Ok(Grant::Work(lease));
             }
-            // For a worker of the right version.
-            Err(error @ OfflineError::Differ(_)) => {
-                put_back();
-                return Err(error.into());
-            }
             // The courier has taken it back.
-            Ok(None) => {}
-            // It may be sound: there was no time to find out.
-            Err(OfflineError::Io { .. }) if self.patience.stop.is_cancelled() => put_back(),
-            Err(error @ OfflineError::Io { .. }) => {
-                let next = self.tasks.lock().refuse(task.clone());
-                match next {
-                    Refused::SetAside => set_aside(&taken, &error),
-                    Refused::PutBack => put_back(),
-                    Refused::Leave => {
-                        put_back();
-                        return Err(error.into());
-                    }
-                }
-            }
-            Err(error) => set_aside(&taken, &error),
-        }
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        self.tasks.lock().inputs.retain(|&task, inputs| Some(task) != number || inputs.is_some());
+        error.map_or(Ok(()), |error| self.do_without(&taken, error))?;
         Ok(Grant::Wait)
     }
 
@@ -926,8 +935,11 @@ impl Link for FileLink {
         let [task, taken, result] =
             ["task", "taken", "result"].map(|extension| self.path(lease.number, extension));
         let is_own = || self.tasks.lock().courier == lease.worker;
+        let is_there = |path: &Path| path.try_exists().map_err(at(path));
         let delivered = self.patience.persist(|| {
-            if !is_own() || !taken.try_exists().map_err(at(&taken))? {
+            // The courier may have put it out again meanwhile, and still wants its result.
+            if !is_own() || !is_there(&taken)? && !is_there(&task)? {
+                tracing::warn!(lease = lease.number, "its task is gone; the results are dropped");
                 return Ok(Delivered::Void);
             }
             write(&result, &bytes)?;
@@ -1334,8 +1346,11 @@ mod tests {
         assert_eq!(link.complete(&take(), &[]).unwrap(), Delivered::Left);
         assert_eq!(names(directory.path()), ["5.result", "5.result.aside", "5.taken"]);
         fs::remove_dir(path("5.result.aside")).unwrap();
+        // The courier has put the task out again, and takes its result from whoever has it.
+        fs::rename(path("5.taken"), path("5.task")).unwrap();
+        assert_eq!(link.complete(&lease, &[]).unwrap(), Delivered::Left);
         // The courier has cleared up.
-        fs::remove_file(path("5.taken")).unwrap();
+        fs::remove_file(path("5.task")).unwrap();
         assert_eq!(link.complete(&lease, &[]).unwrap(), Delivered::Void);
     }
 }

@@ -68,10 +68,12 @@ impl Signals {
         stop();
         say_aside("stopping; a second signal stops at once");
         self.closed = None;
-        while first.elapsed() < Duration::from_secs(1) {
+        loop {
             self.next().await;
+            if first.elapsed() >= Duration::from_secs(1) {
+                std::process::exit(code.into());
+            }
         }
-        std::process::exit(code.into());
     }
 
     async fn next(&mut self) {

@@ -20,8 +20,13 @@ use trailtrap_shared::{
 use walkdir::{DirEntry, WalkDir};
 
 use crate::{
-    process::{open, replace::Replacement},
-    supply::{backoff::Rest, files::object_name, kept::marks, shelf},
+    process::open,
+    supply::{
+        backoff::Rest,
+        files::{self, object_name},
+        kept::marks,
+        shelf,
+    },
 };
 
 /// The directory cannot hold a cache.
@@ -116,10 +121,8 @@ impl DiskCache {
         if self.rest.lasts() || path.exists() {
             return;
         }
-        let write = || {
-            path.parent().map_or(Ok(()), fs::create_dir_all)?;
-            Replacement::of(&path).fleeting().write(block.bytes())
-        };
+        // If the directory itself is gone, its disk is away, and not to be done without.
+        let write = || files::write(&path, block.bytes(), false);
         let kept =
             self.make_room(length).and_then(|is_made| if is_made { write() } else { Ok(()) });
         if let Err(error) = kept
@@ -391,5 +394,16 @@ mod tests {
         assert!(cache.rest.lasts(), "it is not tried again and again");
         let error = DiskCache::open(place.parent().unwrap(), 1 << 20).err().unwrap().to_string();
         assert!(error.contains("cannot keep blocks in"), "{error}");
+    }
+
+    /// It may be on a disk that is away, and something else would be filled instead.
+    #[test]
+    fn a_directory_that_is_gone_is_not_made_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("cache");
+        let cache = DiskCache::open(&directory, 1 << 20).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        cache.put(&block(0));
+        assert!(!directory.exists());
     }
 }
