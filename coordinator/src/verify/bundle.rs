@@ -31,7 +31,7 @@ use trailtrap_shared::{
         summary::Summary,
     },
     game::{About, GameName},
-    graph::{factorial, pairs},
+    graph::{factorial, graph6, pairs},
     labelling::MAX_PLAIN_ORDER,
     plan::{Plan, PlanOptions},
 };
@@ -398,6 +398,11 @@ impl Bundle {
                     planned.sequence,
                     planned.mass
                 );
+                ensure!(
+                    fits_together(self.about(), shard),
+                    "{name}: {}: counts that are impossible together",
+                    planned.sequence
+                );
                 by_size[planned.size].add(&shard.statistics, shard.digest);
             }
             for (size, (found, expected)) in by_size.iter().zip(&result.by_size).enumerate() {
@@ -471,6 +476,12 @@ impl Bundle {
                 entry.p1_wins
             );
             let Some(name) = &entry.p1_win_list.file else {
+                let bytes = entry.p1_wins.saturating_mul(graph6::encoded_len(n) as u64 + 1);
+                ensure!(
+                    entry.p1_win_list.bytes == bytes,
+                    "order {n}: the list has {} bytes by manifest.json, and would have {bytes}",
+                    entry.p1_win_list.bytes
+                );
                 described += 1;
                 continue;
             };
@@ -798,6 +809,26 @@ fn counts(row: &BTreeMap<String, String>) -> anyhow::Result<[u128; 4]> {
 fn possible(name: &str, count: u128) -> anyhow::Result<u128> {
     ensure!(count < TOO_LARGE, "{name} is {count}, which is too many");
     Ok(count)
+}
+
+/// Whether what is said of a degree sequence is possible together: no part of its graphs is more than
+/// the whole, nor are more parts of the work confirmed than there are.
+fn fits_together(about: &About, shard: &ShardSummary) -> bool {
+    let others = |counts: &Counts| counts.graphs.checked_sub(counts.listed);
+    let is_part = |part: &Counts, whole: &Counts| {
+        let others = others(part).zip(others(whole));
+        part.listed <= whole.listed && others.is_some_and(|(part, whole)| part <= whole)
+    };
+    let Statistics { classes, labelled, structure } = &shard.statistics;
+    let of = |cells: &Breakdown, key: u64| cells.get(&key).copied().unwrap_or_default();
+    let [bipartite, biconnected] = [of(&structure.bipartite, 1), of(&structure.connectivity, 2)];
+    let (order, size) = (shard.sequence.order(), shard.sequence.size());
+    shard.statistics.is_possible(about, order, size)
+        && is_part(&bipartite.classes, &classes.all)
+        && is_part(&bipartite.labelled, &labelled.all)
+        && is_part(&biconnected.classes, &classes.connected)
+        && is_part(&biconnected.labelled, &labelled.connected)
+        && shard.parts_confirmed <= shard.parts
 }
 
 fn sha256_of(path: &Path) -> std::io::Result<String> {

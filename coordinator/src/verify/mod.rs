@@ -29,6 +29,7 @@ use trailtrap_census::{
     },
 };
 use trailtrap_export::{
+    ExportError,
     bundle::sha256_of,
     graphs::{self, Filter, says_other_format},
 };
@@ -154,11 +155,17 @@ fn is_of_the_system(cause: &(dyn Error + 'static)) -> bool {
         ArchiveError::Finished(error) => of_finished(error),
         _ => false,
     };
+    // It stands for its cause, which is none of its own sources.
+    let of_export = |error: &ExportError| match error {
+        ExportError::Archive(error) => of_archive(error),
+        _ => false,
+    };
     cause.is::<CannotSay>()
         || cause.downcast_ref().is_some_and(StoreError::is_of_the_system)
         || cause.downcast_ref().is_some_and(|error: &Arc<StoreError>| error.is_of_the_system())
         || cause.downcast_ref().is_some_and(of_finished)
         || cause.downcast_ref().is_some_and(of_archive)
+        || cause.downcast_ref().is_some_and(of_export)
         || cause.downcast_ref().is_some_and(open::is_of_the_system)
 }
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use trailtrap_census::{
-    read::finished::FinishedOrder,
+    read::{archive::ShardSummary, finished::FinishedOrder},
     records::{
         Delivery, OrderRecord, UnitRecord,
         alarm::{Alarm, AlarmKind},
@@ -32,7 +32,7 @@ use trailtrap_shared::{
     count::statistics::{Statistics, Structure},
     game::{
         Game, Search, TrailTrap,
-        trail_trap::{ForwardSearch, REFUTED_ENDS, WINNING_FIRST_MOVES, WON_POSITIONS},
+        trail_trap::{ForwardSearch, WINNING_FIRST_MOVES, WON_POSITIONS},
     },
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
     partition::{Block, BucketTable, Section, graph_of_slot, slot_bits},
@@ -847,6 +847,30 @@ fn what_is_doubted_is_not_exported() {
     assert!(!settled.contains("not solved again yet"), "{settled}");
 }
 
+/// What would cost whole orders is doubted by force alone.
+#[test]
+fn what_costs_an_order_is_not_doubted_by_mistake() {
+    let data = Data::new();
+    let keep = ["--keep", "graphs"];
+    let before = census_json(7, &data, &keep);
+    let units = || -> Vec<u64> {
+        let store = Store::open_read_only(&data.path().join("store")).unwrap();
+        store.units(7).unwrap().into_iter().map(|(_, record)| record.instance).collect()
+    };
+    let (text, solved) = (data.text(), units());
+    let doubt = ["alarms", "--doubt", "7", "--shard", "0,0,0,2,2,2,2", "--because", "odd"];
+    let doubt = |more: &[&str]| run(&[&doubt[..], &["--data", &text], more].concat());
+    let refused = doubt(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("use --force"), "{}", stderr(&refused));
+    assert_eq!(data.alarms(), "no alarms\n");
+
+    succeeded(&doubt(&["--force"]));
+    assert!(!run(&["verify", "7", "--level", "1", "--data", &text]).status.success());
+    assert_eq!(census_json(7, &data, &keep), before);
+    assert!(units().iter().all(|instance| !solved.contains(instance)), "all of the order");
+}
+
 /// An alarm about an order that this one was computed from counts, one about an order above does
 /// not.
 #[test]
@@ -1221,7 +1245,21 @@ struct Forgery {
     says: &'static str,
 }
 
-const FORGERIES: [Forgery; 39] = [
+/// Changes the shards of order 6 in their file.
+fn rewrite_shards(root: &Path, change: impl Fn(&mut [ShardSummary])) {
+    let (about, path) = (&TrailTrap::ABOUT, root.join("shards/n06.parquet"));
+    let file = fs::File::open(&path).unwrap();
+    let mut shards = shards::read(about, Class::All, file, &DegreeSequence::all(6)).unwrap();
+    change(&mut shards);
+    fs::write(path, shards::parquet(about, Class::All, &shards, None).unwrap()).unwrap();
+}
+
+fn shard_of(shards: &mut [ShardSummary], degrees: [usize; 6]) -> &mut ShardSummary {
+    let sequence = DegreeSequence::new(degrees);
+    shards.iter_mut().find(|shard| shard.sequence == sequence).unwrap()
+}
+
+const FORGERIES: [Forgery; 40] = [
     // The name of a column.
     Forgery {
         forge: |root| rename_column(root, "bipartite"),
@@ -1360,23 +1398,25 @@ const FORGERIES: [Forgery; 39] = [
     },
     Forgery {
         forge: |root| {
-            let path = root.join("shards/n06.parquet");
-            let file = fs::File::open(&path).unwrap();
-            let mut shards =
-                shards::read(&TrailTrap::ABOUT, Class::All, file, &DegreeSequence::all(6))
-                    .unwrap();
-            for shard in &mut shards {
-                let sums = &mut shard.statistics.classes.sums;
-                sums.0.swap(WON_POSITIONS, REFUTED_ENDS);
-            }
-            fs::write(
-                path,
-                shards::parquet(&TrailTrap::ABOUT, Class::All, &shards, None).unwrap(),
-            )
-            .unwrap();
+            rewrite_shards(root, |shards| {
+                let cubic = &mut shard_of(shards, [3; 6]).statistics.classes.sums;
+                cubic.0[WON_POSITIONS] += 1;
+            });
         },
         check: "shards",
         says: "do not add up to tables/sizes.csv",
+    },
+    // More connected graphs of one degree sequence than there are graphs, and fewer of another.
+    Forgery {
+        forge: |root| {
+            rewrite_shards(root, |shards| {
+                let [more, fewer] = [[4, 4, 2, 2, 1, 1], [4, 3, 2, 2, 2, 1]];
+                shard_of(shards, more).statistics.classes.connected.graphs += 1;
+                shard_of(shards, fewer).statistics.classes.connected.graphs -= 1;
+            });
+        },
+        check: "shards",
+        says: "counts that are impossible together",
     },
     // A digest, in the manifest only.
     Forgery {
