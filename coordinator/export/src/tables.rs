@@ -55,6 +55,14 @@ pub fn build(
     if kind.looks_at_graphs() && order.is_none() {
         results.truncate(examined::LAST_ORDER);
     }
+    let mut statuses = BTreeMap::new();
+    if archive.admits_unfinished() || !results.iter().all(OrderResult::is_complete) {
+        for result in &mut results {
+            statuses.insert(result.order, archive.status(result.order)?);
+            // A census at work may have done more of it since it was read.
+            *result = archive.order(result.order)?;
+        }
+    }
     let (about, class) = (archive.game().about(), archive.class());
     let mut table = match kind {
         TableKind::Conditions => {
@@ -84,12 +92,10 @@ pub fn build(
             breakdown(about, class, kind, order, rows.collect())
         }
     };
+    // Some may have been left out, as their graphs are not there.
+    statuses.retain(|&order, _| results.iter().any(|result| result.order == order));
     if archive.admits_unfinished() || !results.iter().all(OrderResult::is_complete) {
-        let statuses: Result<BTreeMap<usize, Completeness>, ExportError> = results
-            .iter()
-            .map(|result| Ok((result.order, archive.status(result.order)?)))
-            .collect();
-        mark(&mut table, &statuses?);
+        mark(&mut table, &statuses);
     }
     Ok(of_class(table, class))
 }

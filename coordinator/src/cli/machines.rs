@@ -40,7 +40,8 @@ pub struct MachineArguments {
     network: Rate,
     /// As with `coordinator --message-memory`: a quarter of it bounds how much is leased together
     /// [default: an eighth of --memory, and 512 MiB at least]
-    #[arg(long, value_name = "SIZE", requires = "nodes")]
+    #[arg(long, value_name = "SIZE", requires = "nodes",
+          value_parser = limits::parse_size_from::<{ 1 << 20 }>)]
     message_memory: Option<Size>,
     /// What the disk of the store, or of each node with --shelves, reads or writes, such as 2GB/s
     #[arg(long, value_name = "RATE", default_value = "1GB/s")]

@@ -31,7 +31,8 @@ fn too_large(order: usize, max_size: usize, size: usize, data: &Path) -> String 
     let data = quoted(data);
     format!(
         "order {order} is done up to {max_size} edges only, and {size} were asked for; \
-         `trailtrap census {order} --max-size {size} --data {data}` does more of it"
+         `trailtrap census {order} --max-size {size} --data {data}` does more of it, or says why it \
+         cannot"
     )
 }
 
@@ -203,14 +204,14 @@ impl Known {
     /// It is not, or has not.
     pub fn check(&self, size: usize) -> Result<(), LoadError> {
         let (order, max_size, graphs) = (self.order(), self.max_size(), self.graphs(size));
+        if graphs > MOST_GRAPHS {
+            return Err(LoadError::Large { order, size, graphs });
+        }
         if size > max_size {
             let data = self.data.clone();
             return Err(LoadError::Size { order, max_size, size, data });
         }
-        match graphs <= MOST_GRAPHS {
-            true => Ok(()),
-            false => Err(LoadError::Large { order, size, graphs }),
-        }
+        Ok(())
     }
 
     /// That there is an endgame of this size to load, and not only counts.
@@ -255,6 +256,17 @@ impl Known {
         Endgame::bytes(self.order(), self.graphs(size) as usize) as u64
     }
 
+    /// Bytes that it takes while so many threads load it.
+    pub fn bytes_to_load(&self, size: usize, threads: usize) -> u64 {
+        let in_a_bucket = |shard: &Shard| shard.estimate >> shard.bucket_bits;
+        let largest = self.shards(size).map(in_a_bucket).max().unwrap_or(0);
+        self.bytes(size) + largest * GRAPH_BYTES * threads.min(AT_A_TIME) as u64
+    }
+
+    fn shards(&self, size: usize) -> impl Iterator<Item = &Shard> {
+        self.order.plan.shards.iter().filter(move |shard| shard.size == size)
+    }
+
     /// Graphs that loading counts twice: what [`Known::load`] counts up to.
     pub fn work(&self, size: usize) -> u64 {
         2 * self.graphs(size)
@@ -271,11 +283,7 @@ impl Known {
         let graphs = self.graphs(size) as usize;
         let mut builder = EndgameBuilder::new(n, size, graphs).map_err(wrong)?;
         let buckets: Vec<(&Shard, u32)> = self
-            .order
-            .plan
-            .shards
-            .iter()
-            .filter(|shard| shard.size == size)
+            .shards(size)
             .flat_map(|shard| shard.buckets().map(move |bucket| (shard, bucket)))
             .collect();
         let counting = builder.counting();
@@ -325,6 +333,9 @@ fn each(
 
 /// Buckets that are in memory at the same time, at most, beside the table that is filled.
 const AT_A_TIME: usize = 16;
+/// Bytes that a graph of such a bucket takes, at most: in its table, as a code, and among the pieces
+/// of the table that is filled.
+const GRAPH_BYTES: u64 = 80;
 
 /// The codes of the graphs at these slots.
 fn codes(shard: &Shard, slots: impl Iterator<Item = u64>) -> Result<Vec<u128>, LoadError> {

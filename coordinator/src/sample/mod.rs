@@ -671,10 +671,10 @@ fn units(stratum: Stratum, from: u64, to: u64) -> impl Iterator<Item = Unit> {
 /// Loads an endgame on all threads, if it fits into the memory that is available.
 fn load(known: &Known, size: usize, pool: &ThreadPool) -> Result<Endgame, SampleError> {
     known.check_outcomes(size)?;
-    let needed = known.bytes(size);
-    let available = limits::available_memory();
+    let bytes = |size: usize| known.bytes_to_load(size, pool.current_num_threads());
+    let (needed, available) = (bytes(size), limits::available_memory());
     if needed > available {
-        let fits = |&size: &usize| known.bytes(size) <= available;
+        let fits = |&size: &usize| bytes(size) <= available;
         let smaller = (0..size).rev().filter(fits).find(|&size| known.has_outcomes(size));
         let (needed, available) = (Size(needed), Size(available));
         return Err(SampleError::Memory { size, smaller, needed, available });
@@ -682,7 +682,7 @@ fn load(known: &Known, size: usize, pool: &ThreadPool) -> Result<Endgame, Sample
     log::say(&format!(
         "trailtrap: loading the graphs of order {} with {size} edges: {}",
         known.order(),
-        Size(needed)
+        Size(known.bytes(size))
     ));
     let done = AtomicU64::new(0);
     let load = || pool.install(|| known.load(size, &done));

@@ -513,12 +513,13 @@ fn calibrate(
         None => trials.push(trial(question, order, None, None)?),
         Some((known, size)) => {
             let wanted = size.min(known.max_size());
-            let fits = |size: &usize| known.bytes(*size) <= question.memory;
+            let bytes = |size: usize| known.bytes_to_load(size, pool.current_num_threads());
+            let fits = |size: &usize| bytes(*size) <= question.memory;
             let is_kept = |size: &usize| known.has_outcomes(*size);
             let Some(largest) = (0..=wanted).rev().find(|size| fits(size) && is_kept(size)) else {
                 let size = (0..wanted).find(is_kept).unwrap_or(wanted);
                 known.check_outcomes(size)?;
-                let [needed, allowed] = [known.bytes(size), question.memory].map(Size);
+                let [needed, allowed] = [bytes(size), question.memory].map(Size);
                 return Err(SampleError::Allowed { size, needed, allowed });
             };
             let mut top = None;
