@@ -90,7 +90,8 @@ const RULES: [Rule; 15] = [
             "trailtrap_census::store",
             "trailtrap_census::trust",
             "trailtrap_census::watch",
-            // Exports replace files by `process::replace`; of workers they know nothing else.
+            // Exports replace files by `process::replace`, and survive the panics of others by
+            // `process::signals`; of workers they know nothing else.
             "trailtrap_worker::access",
             "trailtrap_worker::cache",
             "trailtrap_worker::counting",

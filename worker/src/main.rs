@@ -38,9 +38,10 @@ use trailtrap_worker::{
 /// when the census is done, or when its time is up.
 ///
 /// Exit codes: 0 the census is done; 75 there is more to do, start it again (it was asked to
-/// leave, its time was up, or the coordinator, or the directory of tasks, stayed out of reach); 78
-/// do not start it again as it is (another version, no valid token, no place to keep blocks where
-/// it should, or a machine that fails or whose results are wrong); 2 bad flags.
+/// leave, its time was up, or the coordinator, or the directory of tasks, stayed out of reach, or
+/// nothing was heard of the courier); 78 do not start it again as it is (another version, no valid
+/// token, no place to keep blocks where it should, or a machine that fails or whose results are
+/// wrong); 2 bad flags.
 #[derive(Parser)]
 #[command(name = "trailtrap-worker", version)]
 struct WorkerArguments {

@@ -140,9 +140,10 @@ impl From<&FilterArguments> for Filter {
 /// Everything is exact and reproducible byte for byte from the data directory, which is only read
 /// and may be in use. Orders that are not finished are refused, and so are those about which an
 /// alarm is open. A finished order has passed its checks (numbers of graphs against Pólya
-/// counting, the mass formula; of a class of graphs, against graphs with one edge less, and
-/// connected graphs against all): no result is recorded before. Tables, shards and lists can be
-/// had of such an order with --unfinished, and say that they are; a bundle never.
+/// counting, the mass formula; of a class of graphs, against graphs with one edge less where
+/// degrees do not tell the class, and connected graphs against all): no result is recorded before.
+/// Tables, shards and lists can be had of such an order with --unfinished, and say that they are; a
+/// bundle never.
 #[derive(Args)]
 #[command(after_help = "Examples:
   trailtrap export table orders --format latex -o orders.tex
@@ -310,10 +311,12 @@ struct PictureOutput {
     output: OutputFile,
 }
 
-/// Everything about all complete orders in one new directory, to publish and cite.
+/// What there is about all complete orders in one new directory, to publish and cite.
 ///
 /// Tables, sequences, lists, plots, and digests, with README, manifest, SHA256SUMS, CITATION.cff
-/// and .zenodo.json. Made twice from the same data by the same program, it is the same bytes.
+/// and .zenodo.json; but for the tables `degrees` and `odd-degrees-by-size`, which follow from the
+/// shard files, and those and the plot that look at every graph. Made twice from the same data by
+/// the same program, it is the same bytes.
 #[derive(Args)]
 struct BundleCommand {
     /// The directory to make

@@ -32,9 +32,9 @@ use crate::{
 /// --nodes, --cores, --memory, --network, --disk and --depot or --shelves describe. Order 12 takes
 /// half a minute.
 ///
-/// Of a class of graphs, shards and units are told, and how many graphs there are if that has been
-/// published. What it takes is not: of machines, only what --nodes and --memory say of the size of
-/// parts and buckets matters there.
+/// Of a class of graphs, shards and units are told, and how many graphs there are, and bytes of them,
+/// if their number has been published. Times are not: of machines, only what --nodes and --memory say
+/// of the size of parts and buckets matters there.
 ///
 /// `trailtrap plan sample` tells what a sample of random graphs takes.
 #[derive(Args)]

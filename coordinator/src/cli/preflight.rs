@@ -61,8 +61,8 @@ fn stored_slot_bytes(n: usize) -> f64 {
 }
 
 /// Bytes that one graph of order n takes in the store: slot and record, a slot once more if it is
-/// listed, as often as the game says, which is more than happens, and a byte for all else, such as
-/// parities.
+/// listed, as often as the game says, which is more than happens but in classes of few edges, and a
+/// byte for all else, such as parities.
 fn graph_bytes(game: GameName, n: usize) -> f64 {
     let listed = stored_slot_bytes(n) / game.about().listed_one_in as f64;
     stored_slot_bytes(n) + game.layout().record_bytes(n) as f64 + listed + 1.0

@@ -119,13 +119,13 @@ pub struct Common {
 pub struct Splitting {
     /// Split shards with more graphs than this into parts (applies to orders not yet begun)
     /// [default: 4194304, or fewer where `census`, or a worker that is there when the order is
-    /// begun, has little memory]
+    /// begun, has little memory; of workers not if --bucket-size is given]
     #[arg(long, value_name = "GRAPHS", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     part_graphs: Option<u64>,
     /// Split partitions larger than this into buckets (applies to orders not yet begun)
     /// [default: 64MiB, or less where there is little memory: a sixteenth of it, or of half of the
-    /// least that a worker has, and 1 MiB at least]
+    /// least that a worker has, and 1 MiB at least; of workers not if --part-graphs is given]
     #[arg(long, value_name = "SIZE", hide_short_help = true,
           value_parser = limits::parse_size_from::<LEAST_BUCKET>)]
     bucket_size: Option<Size>,

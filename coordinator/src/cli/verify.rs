@@ -37,16 +37,16 @@ use crate::verify::{Drawing, Verification};
 /// all. That outcomes are right, and not only counted right, is checked of graphs drawn at random
 /// at level 4, of shards drawn at random at level 5, and of everything at level 6.
 ///
-/// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, none stands
-/// twice, all are of one order; forward search finds P1-wins among those drawn at random from the
-/// graphs with at most 20 edges; and if the order is finished in the data directory, they are all
-/// P1-wins of it. Whether a list that has only some of these should have more, it does not say:
-/// that is something that could not be checked. So are graphs with more edges that no census
-/// knows, and a list without graphs. Of a bundle: checksums; tables, sequences and shard files
-/// (CSV, JSON, Markdown, LaTeX, b-files, Parquet) against Pólya counting, the mass formula (of a
-/// class of graphs: published counts, connected graphs against all of them, and the mass formula
-/// where degrees tell the class), and each other; and from level 2 on its lists, against the
-/// tables.
+/// Of a list (graph6, plain or gzip): each graph is in nauty's canonical labels, lines are sorted by
+/// bytes (`LC_ALL=C sort`) and none stands twice, all graphs are of one order; forward search finds
+/// P1-wins among those drawn at random from the graphs with at most 20 edges; and if the order is
+/// finished in the data directory, they are all P1-wins of it. Whether a list that has only some of
+/// these should have more, it does not say: that is something that could not be checked. So are
+/// graphs with more edges that no census knows, and a list without graphs. Of a bundle: checksums;
+/// tables, sequences and shard files (CSV, JSON, Markdown, LaTeX, b-files, Parquet) against Pólya
+/// counting, the mass formula (of a class of graphs: published counts, connected graphs against all
+/// of them, and the mass formula where degrees tell the class), and each other; and from level 2 on
+/// its lists, against the tables.
 /// A bundle holds no outcomes: its digests, and its sums over positions and first moves, are only
 /// compared with each other. Levels above 2 add nothing there.
 ///

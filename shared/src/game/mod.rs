@@ -126,7 +126,8 @@ pub struct About {
     pub sums: &'static [SumName],
     /// Names of what [`Game::positions`] tells.
     pub position_keys: &'static [&'static str],
-    /// No more than one graph in so many is expected to be listed, from order 8 on.
+    /// No more than one graph in so many is expected to be listed, of all graphs of an order from 8
+    /// on; of graphs with few edges there may be more.
     pub listed_one_in: u64,
     /// Counts that others have published, to compare with.
     pub known: &'static [KnownCounts],
