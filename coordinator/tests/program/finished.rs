@@ -32,7 +32,7 @@ use trailtrap_shared::{
     count::statistics::{Statistics, Structure},
     game::{
         Game, Search, TrailTrap,
-        trail_trap::{ForwardSearch, WINNING_FIRST_MOVES, WON_POSITIONS},
+        trail_trap::{ForwardSearch, REFUTED_ENDS, WINNING_FIRST_MOVES, WON_POSITIONS},
     },
     graph::{Graph, degree::DegreeSequence, graph6, nauty},
     partition::{Block, BucketTable, Section, graph_of_slot, slot_bits},
@@ -1259,7 +1259,7 @@ fn shard_of(shards: &mut [ShardSummary], degrees: [usize; 6]) -> &mut ShardSumma
     shards.iter_mut().find(|shard| shard.sequence == sequence).unwrap()
 }
 
-const FORGERIES: [Forgery; 40] = [
+const FORGERIES: [Forgery; 41] = [
     // The name of a column.
     Forgery {
         forge: |root| rename_column(root, "bipartite"),
@@ -1405,6 +1405,18 @@ const FORGERIES: [Forgery; 40] = [
         },
         check: "shards",
         says: "do not add up to tables/sizes.csv",
+    },
+    Forgery {
+        forge: |root| {
+            rewrite_shards(root, |shards| {
+                for shard in shards {
+                    let sums = &mut shard.statistics.classes.sums;
+                    sums.0.swap(WON_POSITIONS, REFUTED_ENDS);
+                }
+            });
+        },
+        check: "shards",
+        says: "counts that are impossible together",
     },
     // More connected graphs of one degree sequence than there are graphs, and fewer of another.
     Forgery {
