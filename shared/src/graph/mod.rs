@@ -3,6 +3,8 @@
 
 mod bitset;
 pub mod degree;
+#[cfg(test)]
+pub(crate) mod families;
 pub mod graph6;
 pub mod invariants;
 pub mod involution;

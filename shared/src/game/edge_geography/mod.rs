@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use crate::{
         game::{FirstMove, Search, Solution},
-        graph::{invariants, nauty},
+        graph::{families::grid, invariants, nauty},
     };
 
     fn roots(graph: &Graph) -> Roots {
@@ -307,11 +307,7 @@ mod tests {
         let is_small = |&(m, n): &(usize, usize)| m * n <= MAX_ORDER;
         let sides = (1..=MAX_ORDER).flat_map(|m| (m..=MAX_ORDER).map(move |n| (m, n)));
         for (m, n) in sides.filter(is_small) {
-            let vertex = move |i: usize, j: usize| i * n + j;
-            let across =
-                (0..m).flat_map(|i| (1..n).map(move |j| (vertex(i, j - 1), vertex(i, j))));
-            let down = (1..m).flat_map(|i| (0..n).map(move |j| (vertex(i - 1, j), vertex(i, j))));
-            let graph = Graph::from_edges(m * n, across.chain(down));
+            let graph = grid(m, n);
             let (by_kernel, d) = (met_by_the_kernel(&graph), divisor(m + 1, n + 1));
             if graph.size() <= 22 {
                 let lost = all_vertices(m * n) & !roots(&graph).won;
@@ -319,7 +315,7 @@ mod tests {
             }
             for (a, b) in (1..=m).flat_map(|a| (1..=n).map(move |b| (a, b))) {
                 let lost = a % d != 0 && b % d != 0;
-                let at = vertex(a - 1, b - 1);
+                let at = (a - 1) * n + b - 1;
                 assert_eq!(by_kernel >> at & 1 == 1, lost, "({a}, {b}) of the {m} × {n} grid");
             }
         }

@@ -298,7 +298,11 @@ mod tests {
     use super::*;
     use crate::{
         game::{Search, Solution, trail_trap::ForwardSearch},
-        graph::{involution::involutions, nauty},
+        graph::{
+            families::{beside, complete_bipartite},
+            involution::involutions,
+            nauty,
+        },
     };
 
     fn wins(graph: &Graph) -> bool {
@@ -368,10 +372,8 @@ mod tests {
 
     #[test]
     fn complete_bipartite_graphs_are_known() {
-        let complete = |p: usize, q: usize| {
-            let edges = (0..p).flat_map(|u| (p..p + q).map(move |w| (u, w)));
-            Graph::from_edges(p + q + 1, edges)
-        };
+        // With a vertex of degree 0.
+        let complete = |p: usize, q: usize| beside(&complete_bipartite(p, q), &Graph::edgeless(1));
         let hold = |graph: Graph, name: &str| {
             let place = CONDITIONS.iter().position(|condition| condition.name == name).unwrap();
             that_hold(&graph)[place]

@@ -5,7 +5,11 @@ use std::collections::HashSet;
 use super::{ForwardSearch, conditions};
 use crate::{
     game::{Move, Search, Solution},
-    graph::{Graph, VertexSet, all_vertices, component, graph6, nauty, vertices},
+    graph::{
+        Graph, VertexSet, all_vertices, component,
+        families::{beside, complete, complete_bipartite, grid, path, prism},
+        graph6, nauty, vertices,
+    },
     labelling::hashed,
 };
 
@@ -53,41 +57,6 @@ fn within(graph: &Graph, set: VertexSet) -> Graph {
 
 fn named(text: &str) -> Graph {
     graph6::decode(text.as_bytes()).unwrap()
-}
-
-/// Two graphs side by side.
-fn beside(one: &Graph, other: &Graph) -> Graph {
-    let n = one.order();
-    Graph::from_edges(
-        n + other.order(),
-        one.edges().chain(other.edges().map(|(u, w)| (n + u, n + w))),
-    )
-}
-
-fn path(n: usize) -> Graph {
-    Graph::from_edges(n, (1..n).map(|v| (v - 1, v)))
-}
-
-fn complete(n: usize) -> Graph {
-    Graph::from_code(n, u128::MAX)
-}
-
-fn complete_bipartite(p: usize, q: usize) -> Graph {
-    Graph::from_edges(p + q, (0..p).flat_map(|u| (p..p + q).map(move |w| (u, w))))
-}
-
-fn grid(rows: usize, columns: usize) -> Graph {
-    let vertex = move |i: usize, j: usize| i * columns + j;
-    let across =
-        (0..rows).flat_map(move |i| (1..columns).map(move |j| (vertex(i, j - 1), vertex(i, j))));
-    let down =
-        (1..rows).flat_map(move |i| (0..columns).map(move |j| (vertex(i - 1, j), vertex(i, j))));
-    Graph::from_edges(rows * columns, across.chain(down))
-}
-
-fn prism(n: usize) -> Graph {
-    let rim = |base: usize| (0..n).map(move |i| (base + i, base + (i + 1) % n));
-    Graph::from_edges(2 * n, rim(0).chain(rim(n)).chain((0..n).map(|i| (i, n + i))))
 }
 
 /// All trees of order `n`, from those with a leaf less.
