@@ -55,8 +55,11 @@ pub fn build(
     if kind.looks_at_graphs() && order.is_none() {
         results.truncate(examined::LAST_ORDER);
     }
+    let tells_statuses = |results: &[OrderResult]| {
+        archive.admits_unfinished() || !results.iter().all(OrderResult::is_complete)
+    };
     let mut statuses = BTreeMap::new();
-    if archive.admits_unfinished() || !results.iter().all(OrderResult::is_complete) {
+    if tells_statuses(&results) {
         for result in &mut results {
             statuses.insert(result.order, archive.status(result.order)?);
             // A census at work may have done more of it since it was read.
@@ -92,9 +95,9 @@ pub fn build(
             breakdown(about, class, kind, order, rows.collect())
         }
     };
-    // Some may have been left out, as their graphs are not there.
-    statuses.retain(|&order, _| results.iter().any(|result| result.order == order));
-    if archive.admits_unfinished() || !results.iter().all(OrderResult::is_complete) {
+    if tells_statuses(&results) {
+        // Some may have been left out, as their graphs are not there.
+        statuses.retain(|&order, _| results.iter().any(|result| result.order == order));
         mark(&mut table, &statuses);
     }
     Ok(of_class(table, class))

@@ -28,6 +28,9 @@ use super::{
 };
 use crate::serve::{admission, secrets::Security, service};
 
+/// The least that messages may be given.
+pub(super) const LEAST_MESSAGE_MEMORY: u64 = 1 << 20;
+
 /// What messages may take, unless it is said, in a coordinator that has so much memory.
 pub fn message_memory(memory: Size) -> Size {
     Size((memory.0 / 8).max(512 << 20))
@@ -81,7 +84,7 @@ pub struct CoordinatorCommand {
     /// workers read the less the larger it is [default: an eighth of what is available here, and
     /// 512 MiB at least]
     #[arg(long, value_name = "SIZE", hide_short_help = true,
-          value_parser = parse_size_from::<{ 1 << 20 }>)]
+          value_parser = parse_size_from::<LEAST_MESSAGE_MEMORY>)]
     message_memory: Option<Size>,
     /// Answer gRPC health checks here, unencrypted and for everybody; nothing else is answered
     /// there

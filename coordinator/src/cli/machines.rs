@@ -14,7 +14,7 @@ use trailtrap_worker::process::{
 };
 
 use super::{
-    coordinator::message_memory,
+    coordinator::{LEAST_MESSAGE_MEMORY, message_memory},
     run::{Splitting, TRIED, parse_share},
 };
 use crate::forecast::{Cluster, Forecast, Question, Rate, calibrate, simulate};
@@ -41,7 +41,7 @@ pub struct MachineArguments {
     /// As with `coordinator --message-memory`: a quarter of it bounds how much is leased together
     /// [default: an eighth of --memory, and 512 MiB at least]
     #[arg(long, value_name = "SIZE", requires = "nodes",
-          value_parser = limits::parse_size_from::<{ 1 << 20 }>)]
+          value_parser = limits::parse_size_from::<LEAST_MESSAGE_MEMORY>)]
     message_memory: Option<Size>,
     /// What the disk of the store, or of each node with --shelves, reads or writes, such as 2GB/s
     #[arg(long, value_name = "RATE", default_value = "1GB/s")]

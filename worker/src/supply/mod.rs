@@ -249,10 +249,8 @@ impl Supply {
     /// # Errors
     /// If the shelf is that of another census or process.
     pub fn begin_shelf(&self) -> Result<(), SupplyError> {
-        let mark = Mark(self.shelf_mark.load(Ordering::Relaxed));
-        let is_used = mark.0 != 0 && self.is_reached.load(Ordering::Relaxed);
-        let Some(shelf) = self.shelf.as_ref().filter(|_| is_used) else { return Ok(()) };
-        match shelf.begin(mark) {
+        let Some(shelf) = self.reached_shelf() else { return Ok(()) };
+        match shelf.begin(Mark(self.shelf_mark.load(Ordering::Relaxed))) {
             Err(error) if error.is_disk_full() => {
                 tracing::warn!(%error, "the shelf is not used for now");
                 Ok(())
@@ -263,8 +261,13 @@ impl Supply {
 
     /// The shelf of this process, if the census keeps blocks there.
     pub fn shelf(&self) -> Option<&Arc<Shelf>> {
-        let is_used = || self.has_shelves() && self.is_reached.load(Ordering::Relaxed);
-        self.shelf.as_ref().filter(|shelf| is_used() && shelf.is_begun())
+        self.reached_shelf().filter(|shelf| shelf.is_begun())
+    }
+
+    /// The same, before it is begun, too.
+    fn reached_shelf(&self) -> Option<&Arc<Shelf>> {
+        let is_used = self.has_shelves() && self.is_reached.load(Ordering::Relaxed);
+        self.shelf.as_ref().filter(|_| is_used)
     }
 
     /// The shelves of others, if the census keeps its blocks on shelves.

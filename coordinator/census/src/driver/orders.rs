@@ -301,14 +301,7 @@ impl Census {
         section: Section,
     ) -> Result<bool, StoreError> {
         let plan = Plan::new(self.store.layout(), n, options);
-        for unit in plan.units() {
-            let shard = plan.shard_of(unit);
-            let block = store::block_id(shard, unit.part, 0, section);
-            if self.store.unit(unit)?.is_some() && !self.store.has(&block)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.store.has_any_gone(&plan, plan.units(), section)
     }
 
     /// Has order `last` solved again, whose graphs or outcomes the `n`-th needs and are not there,

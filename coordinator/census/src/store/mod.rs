@@ -789,9 +789,22 @@ impl Store {
     ///
     /// The store cannot be read, or what it holds is damaged.
     pub fn has_gone(&self, plan: &Plan, index: u32) -> Result<bool, StoreError> {
-        let shard = &plan.shards[index as usize];
-        for unit in plan.parts_of(index) {
-            let block = block_id(shard, unit.part, 0, Section::Outcomes);
+        self.has_any_gone(plan, plan.parts_of(index), Section::Outcomes)
+    }
+
+    /// Whether this section of one of these units was there and has been dropped.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or what it holds is damaged.
+    pub fn has_any_gone(
+        &self,
+        plan: &Plan,
+        units: impl Iterator<Item = Unit>,
+        section: Section,
+    ) -> Result<bool, StoreError> {
+        for unit in units {
+            let block = block_id(plan.shard_of(unit), unit.part, 0, section);
             if self.unit(unit)?.is_some() && !self.has(&block)? {
                 return Ok(true);
             }
