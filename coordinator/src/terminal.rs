@@ -1,7 +1,7 @@
 //! Standard output, and on standard error the progress of what takes longer than a moment.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -76,7 +76,7 @@ impl Watcher for StoppableTerminal {
 }
 
 /// Does `work`, which counts in `done` up to `total`, and shows how far it is: a bar on a
-/// terminal, a line every ten seconds elsewhere.
+/// terminal that can draw one, a line every ten seconds elsewhere.
 pub fn watched<T>(what: &str, total: u64, done: &AtomicU64, work: impl FnOnce() -> T) -> T {
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -89,8 +89,9 @@ pub fn watched<T>(what: &str, total: u64, done: &AtomicU64, work: impl FnOnce() 
 }
 
 fn watch(what: &str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
-    let terminal = std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(5));
+    // On a terminal, too, unless TERM says what it can draw.
+    let is_drawn = !bar.is_hidden();
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent} %, {eta} left")
         .expect("a valid template");
     bar.set_style(style);
@@ -99,9 +100,9 @@ fn watch(what: &str, total: u64, done: &AtomicU64, finished: &AtomicBool) {
     while !finished.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));
         let now = done.load(Ordering::Relaxed).min(total);
-        if terminal && start.elapsed() > PATIENCE {
+        if is_drawn && start.elapsed() > PATIENCE {
             bar.set_position(now);
-        } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
+        } else if !is_drawn && printed.elapsed() > Duration::from_secs(10) {
             printed = Instant::now();
             let share = now as f64 / total.max(1) as f64;
             let left = match share > 0.0 {

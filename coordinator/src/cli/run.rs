@@ -2,7 +2,7 @@
 //! this process or in others.
 
 use std::{
-    io::{self, IsTerminal},
+    io,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
@@ -441,8 +441,8 @@ fn told(tried: &Tried) -> String {
     told
 }
 
-/// Does something and shows the progress of the census meanwhile: a bar on a terminal, a line
-/// every ten seconds elsewhere.
+/// Does something and shows the progress of the census meanwhile: a bar on a terminal that can draw
+/// one, a line every ten seconds elsewhere.
 pub fn watched<T>(census: &Census, directory: &DataDirectory, work: impl FnOnce() -> T) -> T {
     let (working, done) = channel();
     std::thread::scope(|scope| {
@@ -455,8 +455,9 @@ pub fn watched<T>(census: &Census, directory: &DataDirectory, work: impl FnOnce(
 
 /// Until the other end of the channel is gone.
 fn watch(census: &Census, directory: &DataDirectory, done: &Receiver<()>) {
-    let terminal = std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr_with_hz(5));
+    // On a terminal, too, unless TERM says what it can draw.
+    let is_drawn = !bar.is_hidden();
     let style =
         ProgressStyle::with_template("{prefix} {wide_bar} {msg}").expect("a valid template");
     bar.set_style(style);
@@ -483,11 +484,11 @@ fn watch(census: &Census, directory: &DataDirectory, done: &Receiver<()>) {
                 order.units_to_compare
             );
         }
-        if terminal && start.elapsed() > Duration::from_secs(1) {
+        if is_drawn && start.elapsed() > Duration::from_secs(1) {
             bar.set_prefix(order.name());
             bar.set_position((1000.0 * share) as u64);
             bar.set_message(message);
-        } else if !terminal && printed.elapsed() > Duration::from_secs(10) {
+        } else if !is_drawn && printed.elapsed() > Duration::from_secs(10) {
             printed = Instant::now();
             log::say(&format!("{}: {message}", order.name()));
         }

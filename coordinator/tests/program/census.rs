@@ -1,6 +1,6 @@
 //! `trailtrap census` as scripts rely on it, and people's mistakes.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Stdio};
 
 use serde_json::Value;
 use trailtrap_shared::{
@@ -10,7 +10,8 @@ use trailtrap_shared::{
 };
 
 use crate::common::{
-    Data, Process, census_json, eventually, run, salvage, stderr, stdout, succeeded, trailtrap,
+    Data, Process, census_json, command, do_without, eventually, honest, run, salvage, stderr,
+    stdout, succeeded, trailtrap,
 };
 
 /// Order 8 with its digests as first computed; later kernels, labellings and stores must give the
@@ -73,6 +74,38 @@ fn the_table_goes_to_standard_output_and_nothing_else() {
     let last = text.trim_end().lines().last().unwrap();
     let cells: Vec<&str> = last.split('|').map(str::trim).collect();
     assert_eq!(cells[1..10], ["5", "21", "4", "17", "80.95", "34", "7", "27", "79.41"]);
+}
+
+/// A terminal that can draw no bar is told how far a census is in lines, as whoever has none is.
+#[test]
+fn a_terminal_that_draws_nothing_is_told_in_lines() {
+    // Whoever has this program gets a command a terminal of its own.
+    let script = |line: &str| {
+        let mut command = command("sh");
+        command
+            .args(["-c", "exec script -qefc \"$LINE\" /dev/null >&2"])
+            .envs([("LINE", line), ("SHELL", "/bin/sh"), ("TERM", "dumb")])
+            .stdin(Stdio::null());
+        command
+    };
+    if !script("true").output().is_ok_and(|output| output.status.success()) {
+        return do_without("no terminal is to be had here by util-linux's `script`");
+    }
+    let data = Data::new();
+    // Order 1 is begun, and waits for a worker.
+    let mut command = script(
+        "exec \"$PROGRAM\" coordinator --order 4 --part-graphs 1000 --listen 127.0.0.1:0 --data \
+         \"$DATA\"",
+    );
+    command.env("PROGRAM", env!("CARGO_BIN_EXE_trailtrap")).env("DATA", data.path());
+    let mut leader = Process::start_and_listen(&mut command);
+    let is_told = |said: &str| said.contains("order 1: 0.0 %");
+    eventually("it says how far it is", || is_told(&leader.said()) || !leader.is_running());
+    let said = leader.said();
+    assert!(is_told(&said), "{said}");
+    let address = said.lines().find_map(|line| Some(line.split_once("listening on ")?.1));
+    succeeded(&honest(address.expect("it says where it listens")).finish());
+    succeeded(&leader.finish());
 }
 
 #[test]
