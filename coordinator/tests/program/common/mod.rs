@@ -98,13 +98,15 @@ pub fn seeds(usual: u64) -> Range<u64> {
     let number = |text: &str| {
         text.parse().expect("TRAILTRAP_SEEDS is a number or a range of numbers, such as 17..18")
     };
-    match std::env::var("TRAILTRAP_SEEDS") {
+    let seeds = match std::env::var("TRAILTRAP_SEEDS") {
         Err(_) => 0..usual,
         Ok(text) => match text.split_once("..") {
             Some((from, to)) => number(from)..number(to),
             None => 0..number(&text),
         },
-    }
+    };
+    assert!(!seeds.is_empty(), "TRAILTRAP_SEEDS leaves no seed to try: {seeds:?}");
+    seeds
 }
 
 /// Waits until something has happened.
@@ -148,10 +150,14 @@ pub fn orders_done(status: &Value) -> usize {
     status["orders_done"].as_array().map_or(0, Vec::len)
 }
 
-/// Units that the coordinator believes to be in work.
+/// Units that the coordinator believes to be in work. One that is gone says nothing, which is not
+/// taken for none.
 pub fn units_leased(address: &str) -> u64 {
+    let status = eventually_some("the coordinator says what is in work", || {
+        Some(status(&["--coordinator", address])).filter(|status| !status.is_null())
+    });
     // Between two orders there are none.
-    status(&["--coordinator", address])["order"]["units_leased"].as_u64().unwrap_or(0)
+    status["order"]["units_leased"].as_u64().unwrap_or(0)
 }
 
 /// The messages of a delivery.

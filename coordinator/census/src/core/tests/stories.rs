@@ -3,9 +3,10 @@
 //! They are told in `stories/*.txt`. `datadriven` and not `insta`: a story goes on from sentence
 //! to sentence, and what each of them brings about stands right below it; a snapshot would hold
 //! the effects alone, away from what caused them, and would want a program to review it. With
-//! `REWRITE=1` the test writes what comes of the stories; then read the difference.
+//! `REWRITE=1` the test writes what comes of the stories, and fails; then read the difference. With
+//! `RUN=leases.txt` only these are told.
 
-use std::{fmt::Write, time::Duration};
+use std::{env, fmt::Write, time::Duration};
 
 use datadriven::{TestCase, walk};
 
@@ -192,7 +193,9 @@ fn tell(world: &mut World, sentence: &str) {
 /// done. `slowly` goes on too, but nobody does anything that the story does not say.
 #[test]
 fn stories_end_as_they_are_told() {
+    let mut files = 0;
     walk("src/core/stories", |file| {
+        files += 1;
         let mut world = World::new(1, 0.0, 1000);
         file.run(|case| -> String {
             let directive = case.directive.clone();
@@ -217,4 +220,9 @@ fn stories_end_as_they_are_told() {
             text
         });
     });
+    // Both variables are those of `datadriven`, and may have been set for something else.
+    let run = env::var_os("RUN");
+    assert!(files > 0, "no story was told: none is in the file that RUN names, {run:?}");
+    let is_written = env::var_os("REWRITE").is_some();
+    assert!(!is_written, "read what was written, and run this without REWRITE");
 }
