@@ -8,6 +8,7 @@ use trailtrap_shared::{
     graph::{degree::DegreeSequence, graph6},
     partition::{Block, BucketTable, KeyedOutcomes, Section, graph_of_slot},
     protocol::{
+        access::{Access, AccessToken},
         codec,
         messages::{self, Assembly},
         wire::{
@@ -149,11 +150,22 @@ pub fn message(data: &[u8]) {
             read::<wire::PutReply>(bytes, drop);
             read::<wire::StatusRequest>(bytes, drop);
         }
+        26 => admitted(bytes),
         _ => {
             if let Some(sequence) = DegreeSequence::from_bytes(bytes) {
                 assert_eq!(sequence.bytes(), bytes);
             }
         }
+    }
+}
+
+/// What admits somebody: an access file, or what a stranger says in the header of a call.
+fn admitted(bytes: &[u8]) {
+    if let Ok(access) = Access::parse(bytes) {
+        assert_eq!(Access::parse(access.to_text().as_bytes()), Ok(access));
+    }
+    if let Some(token) = AccessToken::from_header(bytes) {
+        assert_eq!(AccessToken::from_header(token.header().as_bytes()), Some(token));
     }
 }
 
