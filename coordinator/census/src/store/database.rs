@@ -21,12 +21,15 @@ use rustix::process::{Resource, getrlimit};
 use trailtrap_shared::{partition::Section, protocol::codec};
 
 use super::{
-    EDITION, EPOCH, RECORDS, TAKEN_BACK, WRITTEN,
     error::{Lost, StoreError},
     files,
     journal::{self, JournalContents, ManifestState, Records, Trace},
+    keys::{self, EDITION, EPOCH, TAKEN_BACK, WRITTEN},
     logs,
 };
+
+/// The column family of records.
+pub(super) const RECORDS: &str = "records";
 
 /// How often the system is asked again, and how long it is waited before each time: half a minute
 /// in all.
@@ -358,7 +361,7 @@ pub(super) fn section_name(section: Section) -> &'static str {
 pub(super) fn written(db: &DB) -> Result<u64, StoreError> {
     let value = db.get_cf(family(db, RECORDS), WRITTEN)?;
     let number = value.map(|value| codec::decode(&value)).transpose();
-    number.map(Option::unwrap_or_default).map_err(|source| super::damaged(WRITTEN, source))
+    number.map(Option::unwrap_or_default).map_err(|source| keys::damaged(WRITTEN, source))
 }
 
 /// All records but the number of the last write, which the journal has in its own way.

@@ -30,16 +30,14 @@ use trailtrap_worker::{
 };
 
 use super::{
-    DEPOT_FORMAT, FORMAT, Store, StoreError, block_key,
+    Store, StoreError,
     database::{PAUSES, family, section_name},
+    format::DEPOT_FORMAT,
+    keys::{DEPOT, FORMAT, MARK, block_key},
     of_depot,
 };
 use crate::records::Delivery;
 
-/// The key of the record that says where blocks are kept, if that is a depot.
-pub(super) const DEPOT: &[u8] = b"depot";
-/// The key of the mark that a depot gets, or shelves.
-pub(super) const MARK: &[u8] = b"mark";
 /// So many threads put blocks into a depot, look for some, or remove some, at a time.
 const TOGETHER: usize = 8;
 

@@ -18,7 +18,9 @@ pub(crate) mod depot;
 pub mod directory;
 mod error;
 mod files;
+mod format;
 mod journal;
+mod keys;
 mod logs;
 mod parity;
 pub mod salvage;
@@ -40,13 +42,13 @@ use std::{
 
 use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
-    graph::{MAX_ORDER, degree::DegreeSequence, pairs},
+    graph::{MAX_ORDER, pairs},
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block, BlockId, BlockName, OLDEST_BLOCK_FORMAT, Section},
+    partition::{BLOCK_FORMAT, Block, BlockId, BlockName, Section},
     plan::{Goal, Plan, Shard, Unit},
     protocol::codec::{self, CodecError},
 };
@@ -57,56 +59,28 @@ use trailtrap_worker::{
 
 pub(crate) use self::error::REMEDY;
 pub use self::error::{Lost, StoreError};
+pub use self::format::check_asked;
 use self::{
-    database::{AccessMode, BLOB_BYTES, Database, Findings, family, section_name},
-    depot::{DEPOT, DepotRecord, reference, referred},
+    database::{AccessMode, BLOB_BYTES, Database, Findings, RECORDS, family, section_name},
+    depot::{DepotRecord, reference, referred},
+    format::{LATER_FORMAT, REHEARSAL_FORMAT, STORE_FORMAT, StoreFormat, check_format},
     journal::{Change, Journal, JournalContents},
-    shelves::{SHELVES, ShelfRoom},
+    keys::{
+        DEPOT, DROPPING, EDITION, EPOCH, FORMAT, KeyRange, SALT, SHELVES, TAKEN_BACK, WRITTEN,
+        ahead_key, alarm_key, alarm_of_key, block_key, damaged, decode, dropped_key, keys_between,
+        keys_up_to, limit_key, masses_key, order_key, parity_key, unit_key, unit_of_key,
+        withdrawn_key,
+    },
+    shelves::ShelfRoom,
 };
 use crate::records::{
     Author, Beside, Delivery, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm,
 };
 
-/// Version of the layout of keys and records below …
-const STORE_FORMAT: u16 = 3;
-/// … of a store in which an order was limited to graphs with few edges, or lacks its graphs:
-/// programs that do not know of this would take the result for that of the whole order, and what
-/// is not there for damaged.
-const LATER_FORMAT: u16 = 4;
-/// … of a store whose blocks lie in a depot.
-const DEPOT_FORMAT: u16 = 5;
-/// … of a store whose blocks lie on shelves.
-const SHELVES_FORMAT: u16 = 6;
-/// … of a store of a rehearsal, whose results are invented: no program takes it for another.
-const REHEARSAL_FORMAT: u16 = u16::MAX;
-const FORMAT: &[u8] = b"format";
-const RECORDS: &str = "records";
-/// The key of the number of the last write of records.
-const WRITTEN: &[u8] = b"written";
-/// The key of the number of the last start.
-const EPOCH: &[u8] = b"epoch";
-/// The key of the number of the edition.
-const EDITION: &[u8] = b"edition";
-/// The key of the number that what is drawn in secret follows from.
-const SALT: &[u8] = b"salt";
-/// The key of a number that grows whenever units are taken back within an edition.
-const TAKEN_BACK: &[u8] = b"taken back";
-/// The key of what is being dropped while blocks lie in a depot or on shelves: the number of a
-/// section, and ranges of its keys.
-const DROPPING: &[u8] = b"dropping";
 /// So many unit records are read together.
 const UNITS_AT_A_TIME: usize = 256;
 /// Groups with fewer bytes of blocks go through the log.
 const LOGGED_BYTES: usize = 64 << 10;
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct StoreFormat {
-    store: u16,
-    block: u16,
-    labelling: u16,
-    /// [`Layout::number`]: the game and the class.
-    game: u16,
-}
 
 /// An open store. One process at a time can write to it.
 pub struct Store {
@@ -973,14 +947,12 @@ impl Store {
         let mut shards = shards.to_vec();
         shards.sort_unstable();
         shards.dedup();
+        let sequence = |shard: u32| &plan.shards[shard as usize].sequence;
         // The keys of blocks are in the order of the plan.
-        let runs = shards.chunk_by(|shard, next| shard + 1 == *next).map(|run| {
-            let [first, last] = [run[0], run[run.len() - 1]];
-            let [from, to] =
-                [first, last].map(|shard| sequence_key(&plan.shards[shard as usize].sequence));
-            (from, [to, vec![u8::MAX; BLOCK_KEY_TAIL]].concat())
-        });
-        let runs: Vec<KeyRange> = runs.collect();
+        let runs: Vec<KeyRange> = shards
+            .chunk_by(|shard, next| shard + 1 == *next)
+            .map(|run| keys_between(sequence(run[0]), sequence(run[run.len() - 1])))
+            .collect();
         sections.iter().try_for_each(|&section| self.drop_ranges(section, &runs))
     }
 
@@ -1119,45 +1091,6 @@ pub fn block_ids(shard: &Shard, part: u32) -> impl Iterator<Item = BlockId> {
         .flat_map(move |bucket| Section::ALL.map(|section| block_id(shard, part, bucket, section)))
 }
 
-/// The game and the class that the store is of, which have to be those that are asked for.
-fn check_format(
-    found: &StoreFormat,
-    asked_game: Option<GameName>,
-    asked_class: Option<Class>,
-) -> Result<(GameName, Class), StoreError> {
-    if found.store == REHEARSAL_FORMAT {
-        return Err(StoreError::Rehearsal);
-    }
-    let known = GameName::on_class_of_number(found.game);
-    let (game, class) = known.ok_or(StoreError::UnknownGame(found.game))?;
-    let pairs = [
-        ("store format", found.store, found.store.clamp(STORE_FORMAT, SHELVES_FORMAT)),
-        ("block format", found.block, found.block.clamp(OLDEST_BLOCK_FORMAT, BLOCK_FORMAT)),
-        ("labelling", found.labelling, LABELLING),
-    ];
-    match pairs.into_iter().find(|(_, found, expected)| found != expected) {
-        Some((what, found, expected)) => Err(StoreError::Version { what, found, expected }),
-        None => check_asked((game, class), asked_game, asked_class).map(|()| (game, class)),
-    }
-}
-
-/// Whether a census of this game and class is what was asked for, as far as it was said.
-///
-/// # Errors
-///
-/// [`StoreError::OtherGame`] or [`StoreError::OtherClass`] if not.
-pub fn check_asked(
-    (game, class): (GameName, Class),
-    asked_game: Option<GameName>,
-    asked_class: Option<Class>,
-) -> Result<(), StoreError> {
-    match (asked_game, asked_class) {
-        (Some(asked), _) if asked != game => Err(StoreError::OtherGame { found: game, asked }),
-        (_, Some(asked)) if asked != class => Err(StoreError::OtherClass { found: class, asked }),
-        _ => Ok(()),
-    }
-}
-
 /// Bytes of the parity that is stored with a block of so many bytes: none, if it does not lie in a
 /// file of large values.
 pub fn parity_bytes(block_bytes: usize) -> usize {
@@ -1243,116 +1176,16 @@ fn synced() -> WriteOptions {
     options
 }
 
-fn order_key(order: usize) -> [u8; 2] {
-    [b'o', order as u8]
-}
-
-/// Where it says up to how many edges an order is done; nothing if it is done to the end.
-fn limit_key(order: usize) -> [u8; 2] {
-    [b'l', order as u8]
-}
-
-/// Where it says that the graphs of an order go; nothing if they stay.
-fn dropped_key(order: usize) -> [u8; 2] {
-    [b'd', order as u8]
-}
-
-/// Where it says that there was a result of an order, and something of it has been taken back.
-fn withdrawn_key(order: usize) -> [u8; 2] {
-    [b'w', order as u8]
-}
-
-fn unit_key(unit: Unit) -> Vec<u8> {
-    let mut key = vec![b'u', unit.order];
-    key.extend_from_slice(&unit.shard.to_be_bytes());
-    key.extend_from_slice(&unit.part.to_be_bytes());
-    key
-}
-
-fn ahead_key(unit: Unit) -> Vec<u8> {
-    let mut key = unit_key(unit);
-    key[0] = b'n';
-    key
-}
-
-/// Where the masses are that a unit tells.
-fn masses_key(unit: Unit) -> Vec<u8> {
-    let mut key = unit_key(unit);
-    key[0] = b'm';
-    key
-}
-
-/// Order, size, degrees, part, bucket: partitions of one number of edges stand together.
-fn block_key(id: &BlockId) -> Vec<u8> {
-    let mut key = sequence_key(&id.sequence);
-    key.extend_from_slice(&id.part.to_be_bytes());
-    key.extend_from_slice(&id.bucket.to_be_bytes());
-    key
-}
-
-/// The key of the parity of a block, next to that of the block.
-fn parity_key(id: &BlockId) -> Vec<u8> {
-    let mut key = block_key(id);
-    key.push(0);
-    key
-}
-
-/// The keys of blocks from one on, up to another, which is not one of them.
-type KeyRange = (Vec<u8>, Vec<u8>);
-
-/// The keys of blocks of graphs of an order with at most `size` edges.
-fn keys_up_to(order: usize, size: usize) -> KeyRange {
-    let order = order as u8;
-    (vec![order, 0], vec![order, size as u8 + 1])
-}
-
-/// What the keys of the blocks of a partition begin with.
-fn sequence_key(sequence: &DegreeSequence) -> Vec<u8> {
-    let mut key = vec![sequence.order() as u8, sequence.size() as u8];
-    key.extend_from_slice(sequence.bytes());
-    key
-}
-
-/// They end with so many bytes at most, for part, bucket and parity, and are smaller than if all
-/// of these were as large as can be.
-const BLOCK_KEY_TAIL: usize = 9;
-
-/// The unit whose record has this key.
-fn unit_of_key(key: &[u8]) -> Option<Unit> {
-    let (&[b'u', order], numbers) = key.split_first_chunk()? else { return None };
-    let (shard, part) = numbers.split_first_chunk()?;
-    let part = part.try_into().ok()?;
-    Some(Unit { order, shard: u32::from_be_bytes(*shard), part: u32::from_be_bytes(part) })
-}
-
-fn alarm_key(number: u32) -> Vec<u8> {
-    let mut key = vec![b'a'];
-    key.extend_from_slice(&number.to_be_bytes());
-    key
-}
-
-/// The number of the alarm that has this key.
-fn alarm_of_key(key: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(key.strip_prefix(b"a")?.try_into().ok()?))
-}
-
-fn decode<T: Serialize + DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, StoreError> {
-    codec::decode(value).map_err(|source| damaged(key, source))
-}
-
-/// That the record with this key is damaged.
-fn damaged(key: &[u8], source: CodecError) -> StoreError {
-    StoreError::Record { key: key.escape_ascii().to_string(), source }
-}
-
 #[cfg(test)]
 mod tests {
     use trailtrap_shared::{
         count::summary::Summary,
         game::{Game, TrailTrap},
+        graph::degree::DegreeSequence,
+        partition::OLDEST_BLOCK_FORMAT,
     };
 
-    use super::*;
+    use super::{format::SHELVES_FORMAT, *};
     use crate::{
         records::{Author, delivery},
         tests::blocks,

@@ -473,7 +473,7 @@ mod tests {
     use super::*;
     use crate::{
         records::{Author, ahead::Ahead, delivery},
-        store::{ahead_key, masses_key},
+        store::keys::{ahead_key, masses_key},
         tests::{Silent, blocks},
     };
 

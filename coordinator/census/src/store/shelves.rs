@@ -24,13 +24,12 @@ use trailtrap_shared::{
 use trailtrap_worker::supply::{kept::Mark, shelf::others::OtherShelves};
 
 use super::{
-    FORMAT, SHELVES_FORMAT, Store, StoreError,
+    Store, StoreError,
     database::{family, section_name},
-    depot::{MARK, referred},
+    depot::referred,
+    format::SHELVES_FORMAT,
+    keys::{FORMAT, MARK, SHELVES},
 };
-
-/// The key of the record that blocks lie on the shelves of workers: the mark that these have.
-pub(super) const SHELVES: &[u8] = b"shelves";
 
 /// Between two attempts to read a block whose shelves are away.
 const PAUSE: Duration = Duration::from_millis(200);

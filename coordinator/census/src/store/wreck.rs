@@ -22,17 +22,18 @@ use trailtrap_shared::{
 use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 
 use super::{
-    EDITION, EPOCH, FORMAT, RECORDS, SALT, StoreError, StoreFormat, WRITTEN, ahead_key,
-    alarm_of_key, block_key, check_format,
-    database::{self, section_name},
-    decode,
-    depot::{DEPOT, DepotRecord, is_bad_file, referred},
-    dropped_key,
+    StoreError,
+    database::{self, RECORDS, section_name},
+    depot::{DepotRecord, is_bad_file, referred},
     files::numbered,
+    format::{StoreFormat, check_format},
     journal::{self, JournalContents, Records},
-    limit_key, logs, masses_key, mended, of_depot, order_key, plan,
-    shelves::SHELVES,
-    unit_key, unit_of_key, unlogged, withdrawn_key,
+    keys::{
+        DEPOT, EDITION, EPOCH, FORMAT, SALT, SHELVES, WRITTEN, ahead_key, alarm_of_key, block_key,
+        decode, dropped_key, limit_key, masses_key, order_key, unit_key, unit_of_key,
+        withdrawn_key,
+    },
+    logs, mended, of_depot, plan, unlogged,
 };
 use crate::{
     records::{Beside, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
