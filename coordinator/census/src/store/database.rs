@@ -15,7 +15,7 @@ use std::{
 use parking_lot::RwLock;
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, IteratorMode,
-    LiveFile, Options,
+    LiveFile, Options, WriteOptions,
 };
 use rustix::process::{Resource, getrlimit};
 use trailtrap_shared::{partition::Section, protocol::codec};
@@ -355,6 +355,20 @@ pub(super) fn section_name(section: Section) -> &'static str {
         Section::Outcomes => "outcomes",
         Section::Wins => "wins",
     }
+}
+
+/// Not for what must outlast a crash, unless it is flushed.
+pub(super) fn unlogged() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.disable_wal(true);
+    options
+}
+
+/// For what is durable when it is written.
+pub(super) fn synced() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.set_sync(true);
+    options
 }
 
 /// The number of the last write of records; 0 in a store that is older than these numbers.

@@ -34,7 +34,6 @@ use super::{
     database::{PAUSES, family, section_name},
     format::DEPOT_FORMAT,
     keys::{DEPOT, FORMAT, MARK, block_key},
-    of_depot,
 };
 use crate::records::Delivery;
 
@@ -371,6 +370,15 @@ fn may_return(error: &io::Error) -> bool {
                 | StaleNetworkFileHandle
                 | TimedOut
         )
+}
+
+/// What keeps a depot from being used.
+pub(super) fn of_depot(depot: &KeptDepot, error: io::Error) -> StoreError {
+    let path = depot.place().to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound => StoreError::DepotAway { path, mark: depot.mark() },
+        _ => StoreError::Depot { path, cause: error },
+    }
 }
 
 #[cfg(test)]

@@ -13,9 +13,11 @@
 //! [`shelves`], and has a reference in the place of each. They are there for good before anything
 //! refers to them, written by the worker that solved them or when they are committed.
 
+mod blocks;
 mod database;
 pub(crate) mod depot;
 pub mod directory;
+mod dropping;
 mod error;
 mod files;
 mod format;
@@ -33,23 +35,19 @@ use std::{
     collections::BTreeMap,
     io,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use parking_lot::Mutex;
-use rocksdb::{DB, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{DB, FlushOptions, IteratorMode, WriteBatch};
 use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
     graph::{MAX_ORDER, pairs},
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, Block, BlockId, BlockName, Section},
-    plan::{Goal, Plan, Shard, Unit},
+    partition::{BLOCK_FORMAT, BlockId, BlockName, Section},
+    plan::{Goal, Plan, Unit},
     protocol::codec::{self, CodecError},
 };
 use trailtrap_worker::{
@@ -57,19 +55,20 @@ use trailtrap_worker::{
     supply::kept::{KeptDepot, Mark},
 };
 
+pub use self::blocks::{block_id, block_ids, parity_bytes};
 pub(crate) use self::error::REMEDY;
 pub use self::error::{Lost, StoreError};
 pub use self::format::check_asked;
 use self::{
-    database::{AccessMode, BLOB_BYTES, Database, Findings, RECORDS, family, section_name},
-    depot::{DepotRecord, reference, referred},
+    blocks::entries,
+    database::{AccessMode, Database, Findings, RECORDS, family, section_name, synced, unlogged},
+    depot::{DepotRecord, reference},
     format::{LATER_FORMAT, REHEARSAL_FORMAT, STORE_FORMAT, StoreFormat, check_format},
     journal::{Change, Journal, JournalContents},
     keys::{
-        DEPOT, DROPPING, EDITION, EPOCH, FORMAT, KeyRange, SALT, SHELVES, TAKEN_BACK, WRITTEN,
-        ahead_key, alarm_key, alarm_of_key, block_key, damaged, decode, dropped_key, keys_between,
-        keys_up_to, limit_key, masses_key, order_key, parity_key, unit_key, unit_of_key,
-        withdrawn_key,
+        DEPOT, EDITION, EPOCH, FORMAT, SALT, SHELVES, TAKEN_BACK, WRITTEN, ahead_key, alarm_key,
+        alarm_of_key, damaged, decode, dropped_key, limit_key, masses_key, order_key, unit_key,
+        unit_of_key, withdrawn_key,
     },
     shelves::ShelfRoom,
 };
@@ -707,303 +706,6 @@ impl Store {
         self.put(&key, &Alarm { quarantined, ..alarm.clone() })
     }
 
-    /// One section of one bucket of a finished shard, the blocks of its parts in order.
-    ///
-    /// # Errors
-    ///
-    /// A block is missing or damaged.
-    pub fn blocks(
-        &self,
-        shard: &Shard,
-        bucket: u32,
-        section: Section,
-    ) -> Result<Vec<Block>, StoreError> {
-        (0..shard.parts).map(|part| self.block(shard, part, bucket, section)).collect()
-    }
-
-    /// One block of a finished unit.
-    ///
-    /// # Errors
-    ///
-    /// It is missing or damaged.
-    pub fn block(
-        &self,
-        shard: &Shard,
-        part: u32,
-        bucket: u32,
-        section: Section,
-    ) -> Result<Block, StoreError> {
-        self.read(&block_id(shard, part, bucket, section))
-    }
-
-    /// Whether there is something in the place of a block, which may be damaged. Its parity, which is
-    /// small, tells, if it has one.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn has(&self, id: &BlockId) -> Result<bool, StoreError> {
-        let section = section_name(id.section);
-        let read = self.database.run(|db| {
-            let family = family(db, section);
-            let is_there = db.get_pinned_cf(family, parity_key(id))?.is_some()
-                || db.get_pinned_cf(family, block_key(id))?.is_some();
-            if is_there { Ok(()) } else { Err(StoreError::MissingBlock(*id)) }
-        });
-        match read {
-            Ok(()) | Err(StoreError::Damaged(_)) => Ok(true),
-            Err(StoreError::MissingBlock(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the outcomes of a shard, or of a part of it, were there and have been dropped.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read, or what it holds is damaged.
-    pub fn has_gone(&self, plan: &Plan, index: u32) -> Result<bool, StoreError> {
-        self.has_any_gone(plan, plan.parts_of(index), Section::Outcomes)
-    }
-
-    /// Whether this section of one of these units was there and has been dropped.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read, or what it holds is damaged.
-    pub fn has_any_gone(
-        &self,
-        plan: &Plan,
-        units: impl Iterator<Item = Unit>,
-        section: Section,
-    ) -> Result<bool, StoreError> {
-        for unit in units {
-            let block = block_id(plan.shard_of(unit), unit.part, 0, section);
-            if self.unit(unit)?.is_some() && !self.has(&block)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// One block of a finished unit. A damaged one is mended, if its parity can do that.
-    ///
-    /// # Errors
-    ///
-    /// It is missing, or damaged beyond that.
-    pub fn read(&self, id: &BlockId) -> Result<Block, StoreError> {
-        match self.read_as_it_is(id) {
-            Err(error @ (StoreError::UnreadableBlock { .. } | StoreError::Block { .. })) => {
-                self.mend(id, &error)?.ok_or(error)
-            }
-            read => read,
-        }
-    }
-
-    /// A damaged block as it was; `None` if that cannot be found out. If the store may be written,
-    /// it is as before there, too.
-    fn mend(&self, id: &BlockId, error: &StoreError) -> Result<Option<Block>, StoreError> {
-        // What lies in a depot has no parity, but that of what lay in the database before it. To read it
-        // again may take long, and is done without keeping others from writing.
-        let lies_elsewhere = matches!(self.name_elsewhere(id), Ok(Some(_)));
-        if lies_elsewhere || self.database.run(|db| parity_of(db, id))?.is_none() {
-            return Ok(self.read_as_it_is(id).ok());
-        }
-        // Nobody is to write or drop it meanwhile, or to mend it as well.
-        let alone = self.journal.as_ref().map(Mutex::lock);
-        let again = match alone.is_some().then(|| self.read_as_it_is(id)) {
-            Some(Ok(block)) => return Ok(Some(block)),
-            Some(Err(error)) => Some(error),
-            None => None,
-        };
-        let error = again.as_ref().unwrap_or(error);
-        let mended = self.database.run(|db| mended(db, self.layout(), id, error))?;
-        let Some(block) = mended else { return Ok(None) };
-        tracing::warn!(
-            "order {}, shard {}, part {}: a damaged block ({}) has been mended",
-            id.sequence.order(),
-            id.sequence,
-            id.part,
-            section_name(id.section)
-        );
-        self.mended.fetch_add(1, Ordering::Relaxed);
-        if alone.is_some() {
-            let written = self.database.run(|db| {
-                let section = family(db, section_name(id.section));
-                for (key, value) in entries(id, Cow::Borrowed(block.bytes())) {
-                    db.put_cf_opt(section, key, value, &unlogged())?;
-                }
-                Ok(db.flush_cf(section)?)
-            });
-            if let Err(error) = written {
-                tracing::warn!("it stays damaged on its disk: {error}");
-            }
-        }
-        Ok(Some(block))
-    }
-
-    /// How often a block was damaged when it was read, and was mended, since the store was opened.
-    pub fn mended(&self) -> u64 {
-        self.mended.load(Ordering::Relaxed)
-    }
-
-    fn read_as_it_is(&self, id: &BlockId) -> Result<Block, StoreError> {
-        let id = *id;
-        let section = section_name(id.section);
-        let value = self
-            .database
-            .run(|db| {
-                let value = db.get_cf(family(db, section), block_key(&id))?;
-                value.ok_or(StoreError::MissingBlock(id))
-            })
-            .map_err(|error| match error {
-                StoreError::Damaged(source) => StoreError::UnreadableBlock { id, source },
-                error => error,
-            })?;
-        if let Some(name) = referred(&value) {
-            return self.read_named(&id, &name);
-        }
-        let block = Block::parse(self.layout(), value)
-            .map_err(|source| StoreError::Block { id, source })?;
-        if block.id == id { Ok(block) } else { Err(StoreError::MissingBlock(id)) }
-    }
-
-    /// One block of a unit, which lies in the depot under this name.
-    ///
-    /// # Errors
-    ///
-    /// It is missing or damaged there, or the depot cannot be read.
-    pub fn read_named(&self, id: &BlockId, name: &BlockName) -> Result<Block, StoreError> {
-        let found = self.elsewhere(name, Duration::MAX)?.ok_or(StoreError::MissingBlock(*id))?;
-        let block = found.map_err(|source| StoreError::Block { id: *id, source })?;
-        if block.id == *id { Ok(block) } else { Err(StoreError::MissingBlock(*id)) }
-    }
-
-    /// What is stored of a block in the database: a reference if it lies in the depot.
-    fn value<'b>(&self, block: &'b Block) -> (BlockId, Cow<'b, [u8]>) {
-        let value = match self.is_for_depot(block) {
-            true => Cow::Owned(reference(&block.name())),
-            false => Cow::Borrowed(block.bytes()),
-        };
-        (block.id, value)
-    }
-
-    /// Whether there are graphs of an order, and they are not those of one whose graphs go.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read, or what it holds is damaged.
-    pub fn has_graphs(&self, order: usize) -> Result<bool, StoreError> {
-        if self.order(order)?.is_some_and(|record| record.graphs_dropped) {
-            return Ok(false);
-        }
-        let prefix = [order as u8];
-        self.database.run(|db| {
-            let mode = IteratorMode::From(&prefix, rocksdb::Direction::Forward);
-            let keys = family(db, section_name(Section::Keys));
-            let first = db.iterator_cf(keys, mode).next().transpose()?;
-            Ok(first.is_some_and(|(key, _)| key.starts_with(&prefix)))
-        })
-    }
-
-    /// Drops one section of all partitions of an order with at most `size` edges, and frees their
-    /// space.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be written.
-    pub fn drop_section(
-        &self,
-        section: Section,
-        order: usize,
-        size: usize,
-    ) -> Result<(), StoreError> {
-        self.drop_ranges(section, &[keys_up_to(order, size)])
-    }
-
-    /// The same, but what the database refers to stays in the depot.
-    pub(super) fn forget_section(
-        &self,
-        section: Section,
-        order: usize,
-        size: usize,
-    ) -> Result<(), StoreError> {
-        self.delete_ranges(section, &[keys_up_to(order, size)])
-    }
-
-    /// Drops these sections of the partitions of some shards of a plan, one after the other, and
-    /// frees their space, as far as nothing else is in the same files. Whoever finds that nothing of
-    /// a section has gone finds all of those behind it.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be written.
-    pub fn drop_shards(
-        &self,
-        plan: &Plan,
-        shards: &[u32],
-        sections: &[Section],
-    ) -> Result<(), StoreError> {
-        let mut shards = shards.to_vec();
-        shards.sort_unstable();
-        shards.dedup();
-        let sequence = |shard: u32| &plan.shards[shard as usize].sequence;
-        // The keys of blocks are in the order of the plan.
-        let runs: Vec<KeyRange> = shards
-            .chunk_by(|shard, next| shard + 1 == *next)
-            .map(|run| keys_between(sequence(run[0]), sequence(run[run.len() - 1])))
-            .collect();
-        sections.iter().try_for_each(|&section| self.drop_ranges(section, &runs))
-    }
-
-    /// Drops ranges of keys, which increase, of a section: what they refer to elsewhere, and then
-    /// what is here. That this is being done is on record until it is done, since what is half gone
-    /// would count as being there.
-    fn drop_ranges(&self, section: Section, ranges: &[KeyRange]) -> Result<(), StoreError> {
-        let is_noted = !self.has_all_here() && !ranges.is_empty();
-        if is_noted {
-            self.put(DROPPING, &(section as u8, ranges.to_vec()))?;
-        }
-        ranges.iter().try_for_each(|(from, to)| self.remove_elsewhere(section, from, to))?;
-        self.delete_ranges(section, ranges)?;
-        if is_noted { self.change(vec![(DROPPING.to_vec(), None)]) } else { Ok(()) }
-    }
-
-    /// Drops what a run before was dropping when it ended.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read or written, or what it holds is damaged.
-    fn finish_dropping(&self) -> Result<(), StoreError> {
-        let Some((number, ranges)) = self.get::<(u8, Vec<KeyRange>)>(DROPPING)? else {
-            return Ok(());
-        };
-        if let Some(section) = Section::ALL.into_iter().find(|&known| known as u8 == number) {
-            self.drop_ranges(section, &ranges)?;
-        }
-        // If all lies here by now, that is not done yet.
-        self.change(vec![(DROPPING.to_vec(), None)])
-    }
-
-    /// Deletes ranges of keys, which increase, from a section, and frees their space.
-    fn delete_ranges(&self, section: Section, ranges: &[KeyRange]) -> Result<(), StoreError> {
-        let (Some((from, _)), Some((_, to))) = (ranges.first(), ranges.last()) else {
-            return Ok(());
-        };
-        let alone = self.journal.as_ref().map(Mutex::lock);
-        self.database.run(|db| {
-            let (mut batch, blocks) = (WriteBatch::default(), family(db, section_name(section)));
-            ranges.iter().for_each(|(from, to)| batch.delete_range_cf(blocks, from, to));
-            Ok(db.write_opt(batch, &synced())?)
-        })?;
-        drop(alone);
-        self.database.run(|db| {
-            // This rewrites where blocks are, and small blocks; files with nothing left in them go.
-            db.compact_range_cf(family(db, section_name(section)), Some(from), Some(to));
-            Ok(())
-        })
-    }
-
     fn get<T: Serialize + DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         let value = self.database.run(|db| Ok(db.get_cf(family(db, RECORDS), key)?))?;
         value.map(|value| decode(key, &value)).transpose()
@@ -1079,105 +781,10 @@ pub fn plan_up_to(
     }
 }
 
-/// The place of a block of a shard.
-pub fn block_id(shard: &Shard, part: u32, bucket: u32, section: Section) -> BlockId {
-    BlockId { sequence: shard.sequence, part, bucket_bits: shard.bucket_bits, bucket, section }
-}
-
-/// The places of all blocks of a part of a shard, in the order in which they are delivered.
-pub fn block_ids(shard: &Shard, part: u32) -> impl Iterator<Item = BlockId> {
-    shard
-        .buckets()
-        .flat_map(move |bucket| Section::ALL.map(|section| block_id(shard, part, bucket, section)))
-}
-
-/// Bytes of the parity that is stored with a block of so many bytes: none, if it does not lie in a
-/// file of large values.
-pub fn parity_bytes(block_bytes: usize) -> usize {
-    if has_parity(block_bytes) { parity::bytes(block_bytes) } else { 0 }
-}
-
-fn has_parity(block_bytes: usize) -> bool {
-    block_bytes >= BLOB_BYTES as usize
-}
-
-/// What is stored of a block, with the keys: its value, and its parity if it has one.
-fn entries<'b>(
-    id: &BlockId,
-    value: Cow<'b, [u8]>,
-) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
-    let parity = has_parity(value.len()).then(|| (parity_key(id), Cow::Owned(parity::of(&value))));
-    std::iter::once((block_key(id), value)).chain(parity)
-}
-
-/// What keeps a depot from being used.
-fn of_depot(depot: &KeptDepot, error: io::Error) -> StoreError {
-    let path = depot.place().to_owned();
-    match error.kind() {
-        io::ErrorKind::NotFound => StoreError::DepotAway { path, mark: depot.mark() },
-        _ => StoreError::Depot { path, cause: error },
-    }
-}
-
-/// A block that cannot be read as it is, for this reason, from what is there of it, and its parity.
-/// Where it lies is told by what has its own checksums: if these are wrong, nothing may be read
-/// unchecked, as RocksDB would follow whatever it finds there.
-///
-/// # Errors
-///
-/// The system lacks something: damage is none.
-fn mended(
-    db: &DB,
-    layout: Layout,
-    id: &BlockId,
-    error: &StoreError,
-) -> Result<Option<Block>, StoreError> {
-    let Some(section) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
-    // What is not checked is nothing for those who read after it.
-    let mut reading = ReadOptions::default();
-    reading.set_verify_checksums(!error.is_within_value());
-    reading.fill_cache(false);
-    let damaged = undamaged(db.get_cf_opt(section, block_key(id), &reading))?;
-    let parity = parity_of(db, id)?;
-    let block = damaged.zip(parity).and_then(|(damaged, parity)| {
-        Block::parse(layout, parity::mended(&damaged, &parity)?).ok()
-    });
-    Ok(block.filter(|block| block.id == *id))
-}
-
-/// The parity of a block, if it has one that is not damaged.
-///
-/// # Errors
-///
-/// The system lacks something.
-fn parity_of(db: &DB, id: &BlockId) -> Result<Option<Vec<u8>>, StoreError> {
-    let Some(section) = db.cf_handle(section_name(id.section)) else { return Ok(None) };
-    undamaged(db.get_cf(section, parity_key(id)))
-}
-
-/// What was read, or nothing where it is damaged.
-fn undamaged<T>(read: Result<Option<T>, rocksdb::Error>) -> Result<Option<T>, StoreError> {
-    match read.map_err(StoreError::from) {
-        Err(StoreError::Damaged(_)) => Ok(None),
-        read => read,
-    }
-}
-
-/// Not for what must outlast a crash, unless it is flushed.
-fn unlogged() -> WriteOptions {
-    let mut options = WriteOptions::default();
-    options.disable_wal(true);
-    options
-}
-
-fn synced() -> WriteOptions {
-    let mut options = WriteOptions::default();
-    options.set_sync(true);
-    options
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use trailtrap_shared::{
         count::summary::Summary,
         game::{Game, TrailTrap},
@@ -1211,44 +818,6 @@ mod tests {
         for block in blocks {
             assert_eq!(readers[1].read(&block.id).unwrap(), block);
         }
-    }
-
-    /// A run was killed when it had removed blocks from the depot, and not yet the references to
-    /// them: the next one takes them for dropped, and drops them once.
-    #[test]
-    fn what_was_being_dropped_is_dropped_to_the_end() {
-        let directory = tempfile::tempdir().unwrap();
-        let [path, place] = ["store", "depot"].map(|name| directory.path().join(name));
-        std::fs::create_dir(&place).unwrap();
-        let (unit, sequence) = (Unit { order: 9, shard: 0, part: 0 }, DegreeSequence::new([4; 9]));
-        let blocks = blocks(TrailTrap::LAYOUT, sequence, 0, 0);
-        let commit = |store: &Store| {
-            let (author, blocks) = (Author::new("Ann", "portable"), blocks.clone());
-            let solved =
-                delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, author);
-            store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
-        };
-        let are_there = |store: &Store| -> Vec<bool> {
-            blocks.iter().map(|block| store.has(&block.id).unwrap()).collect()
-        };
-        let mut store = Store::open(&path, None, None).unwrap();
-        store.keep_in(&place, Mark(7)).unwrap();
-        commit(&store);
-        let range = keys_up_to(9, 36);
-        store.put(DROPPING, &(Section::Outcomes as u8, vec![range.clone()])).unwrap();
-        store.remove_elsewhere(Section::Outcomes, &range.0, &range.1).unwrap();
-        drop(store);
-
-        let mut store = Store::open(&path, None, None).unwrap();
-        assert_eq!(are_there(&store), [true; 3], "references are there");
-        store.take_depot().unwrap();
-        assert_eq!(are_there(&store), [true, false, true]);
-        commit(&store);
-        drop(store);
-        let mut store = Store::open(&path, None, None).unwrap();
-        store.take_depot().unwrap();
-        assert_eq!(are_there(&store), [true; 3]);
-        blocks.iter().for_each(|block| assert_eq!(store.read(&block.id).unwrap(), *block));
     }
 
     /// Of several who solve a unit again, each is noted.

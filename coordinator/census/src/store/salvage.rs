@@ -19,7 +19,9 @@ use trailtrap_shared::{
 use trailtrap_worker::supply::kept::KeptDepot;
 
 use super::{
-    Store, StoreError, block_ids, of_depot, plan,
+    Store, StoreError, block_ids,
+    depot::of_depot,
+    plan,
     wreck::{Wreck, unless_short},
 };
 use crate::{

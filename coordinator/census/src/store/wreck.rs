@@ -23,8 +23,9 @@ use trailtrap_worker::supply::kept::{KeptDepot, Mark};
 
 use super::{
     StoreError,
-    database::{self, RECORDS, section_name},
-    depot::{DepotRecord, is_bad_file, referred},
+    blocks::mended,
+    database::{self, RECORDS, section_name, unlogged},
+    depot::{DepotRecord, is_bad_file, of_depot, referred},
     files::numbered,
     format::{StoreFormat, check_format},
     journal::{self, JournalContents, Records},
@@ -33,7 +34,7 @@ use super::{
         decode, dropped_key, limit_key, masses_key, order_key, unit_key, unit_of_key,
         withdrawn_key,
     },
-    logs, mended, of_depot, plan, unlogged,
+    logs, plan,
 };
 use crate::{
     records::{Beside, OrderRecord, UnitRecord, ahead::Ahead, alarm::Alarm},
