@@ -4,7 +4,7 @@
 use std::{borrow::Cow, sync::atomic::Ordering, time::Duration};
 
 use parking_lot::Mutex;
-use rocksdb::{DB, IteratorMode, ReadOptions};
+use rocksdb::{DB, FlushOptions, IteratorMode, ReadOptions, WriteBatch};
 use trailtrap_shared::{
     game::Layout,
     partition::{Block, BlockId, BlockName, Section},
@@ -243,12 +243,65 @@ fn has_parity(block_bytes: usize) -> bool {
 }
 
 /// What is stored of a block, with the keys: its value, and its parity if it has one.
-pub(super) fn entries<'b>(
+fn entries<'b>(
     id: &BlockId,
     value: Cow<'b, [u8]>,
 ) -> impl Iterator<Item = (Vec<u8>, Cow<'b, [u8]>)> + use<'b> {
     let parity = has_parity(value.len()).then(|| (parity_key(id), Cow::Owned(parity::of(&value))));
     std::iter::once((block_key(id), value)).chain(parity)
+}
+
+/// Puts blocks, which are few bytes, into the log, in the same write as their records.
+pub(super) fn put_logged<'b>(
+    db: &DB,
+    batch: &mut WriteBatch,
+    values: impl Iterator<Item = (BlockId, Cow<'b, [u8]>)>,
+) {
+    for (id, value) in values {
+        let section = family(db, section_name(id.section));
+        for (key, value) in entries(&id, value) {
+            batch.put_cf(section, key, value);
+        }
+    }
+}
+
+/// Puts blocks into files, without the log; they are there when this returns. The values have so
+/// many bytes in all, of which copies of about `flushed_bytes` at most are in memory at a time: one
+/// half is flushed while the other is written.
+pub(super) fn put_flushed<'b>(
+    db: &DB,
+    values: impl Iterator<Item = (BlockId, Cow<'b, [u8]>)>,
+    bytes: u64,
+    flushed_bytes: u64,
+) -> Result<(), StoreError> {
+    let sections = Section::ALL.map(|section| family(db, section_name(section)));
+    let flush = |wait| {
+        let mut options = FlushOptions::default();
+        options.set_wait(wait);
+        // It waits in any case while what was written before is still being flushed.
+        db.flush_cfs_opt(&sections, &options)
+    };
+    // Whether flushes can be begun just now is of no concern if they can be waited for.
+    let begin_flush = || flush(false).or_else(|_| flush(true));
+    // All pieces are of one length, so that none is small.
+    let half = (flushed_bytes / 2).max(1);
+    let pieces = ((bytes + half / 2) / half).max(1);
+    let piece_bytes = bytes.div_ceil(pieces);
+    let (unlogged, mut put_bytes) = (unlogged(), 0);
+    for (id, value) in values {
+        let section = family(db, section_name(id.section));
+        for (key, value) in entries(&id, value) {
+            put_bytes += value.len() as u64;
+            db.put_cf_opt(section, key, value, &unlogged)?;
+        }
+        if put_bytes >= piece_bytes {
+            begin_flush()?;
+            put_bytes = 0;
+        }
+    }
+    // All sections at once, and then all of them are waited for.
+    begin_flush()?;
+    Ok(flush(true)?)
 }
 
 /// A block that cannot be read as it is, for this reason, from what is there of it, and its parity.

@@ -39,14 +39,14 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rocksdb::{DB, FlushOptions, IteratorMode, WriteBatch};
+use rocksdb::{DB, IteratorMode, WriteBatch};
 use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
     graph::{MAX_ORDER, pairs},
     labelling::LABELLING,
-    partition::{BLOCK_FORMAT, BlockId, BlockName, Section},
+    partition::{BLOCK_FORMAT, BlockId, BlockName},
     plan::{Goal, Plan, Unit},
     protocol::codec::{self, CodecError},
 };
@@ -60,8 +60,8 @@ pub(crate) use self::error::REMEDY;
 pub use self::error::{Lost, StoreError};
 pub use self::format::check_asked;
 use self::{
-    blocks::entries,
-    database::{AccessMode, Database, Findings, RECORDS, family, section_name, synced, unlogged},
+    blocks::{put_flushed, put_logged},
+    database::{AccessMode, Database, Findings, RECORDS, family, synced},
     depot::{DepotRecord, reference},
     format::{LATER_FORMAT, REHEARSAL_FORMAT, STORE_FORMAT, StoreFormat, check_format},
     journal::{Change, Journal, JournalContents},
@@ -490,45 +490,12 @@ impl Store {
             })
         };
         let bytes: usize = values().map(|(_, value)| value.len()).sum();
-        let logged = bytes < LOGGED_BYTES;
-        let unlogged = unlogged();
-        let put_blocks = |db: &DB, batch: &mut WriteBatch| {
-            let section = |id: &BlockId| family(db, section_name(id.section));
-            if logged {
-                for (id, value) in values() {
-                    for (key, value) in entries(&id, value) {
-                        batch.put_cf(section(&id), key, value);
-                    }
-                }
-                return Ok(());
+        let put_blocks = |db: &DB, batch: &mut WriteBatch| match bytes < LOGGED_BYTES {
+            true => {
+                put_logged(db, batch, values());
+                Ok(())
             }
-            let sections = Section::ALL.map(|section| family(db, section_name(section)));
-            let flush = |wait| {
-                let mut options = FlushOptions::default();
-                options.set_wait(wait);
-                // It waits in any case while what was written before is still being flushed.
-                db.flush_cfs_opt(&sections, &options)
-            };
-            // Whether flushes can be begun just now is of no concern if they can be waited for.
-            let begin_flush = || flush(false).or_else(|_| flush(true));
-            // All pieces are of one length, so that none is small.
-            let half = (flushed_bytes / 2).max(1);
-            let pieces = ((bytes as u64 + half / 2) / half).max(1);
-            let piece_bytes = (bytes as u64).div_ceil(pieces);
-            let mut put_bytes = 0;
-            for (id, value) in values() {
-                for (key, value) in entries(&id, value) {
-                    put_bytes += value.len() as u64;
-                    db.put_cf_opt(section(&id), key, value, &unlogged)?;
-                }
-                if put_bytes >= piece_bytes {
-                    begin_flush()?;
-                    put_bytes = 0;
-                }
-            }
-            // All sections at once, and then all of them are waited for.
-            begin_flush()?;
-            Ok(flush(true)?)
+            false => put_flushed(db, values(), bytes as u64, flushed_bytes),
         };
         let changes = deliveries.iter().flat_map(|delivery| {
             let record = (unit_key(delivery.unit), Some(codec::encode(&delivery.record)));
