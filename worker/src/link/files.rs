@@ -49,7 +49,7 @@ use crate::{
     kernel::{SolvedUnit, SourceError},
     link::{
         Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, abandon, delivery,
-        grpc::{GrpcLink, PlanKeeper},
+        grpc::GrpcLink, plans::PlanKeeper,
     },
     process::{
         log, open,

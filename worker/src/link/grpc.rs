@@ -1,8 +1,10 @@
 //! The link of a worker process: gRPC to a coordinator that may be restarted or out of reach for a
 //! while.
 
+mod calls;
 mod counting;
 mod shelf;
+mod status;
 
 use std::{
     future::ready,
@@ -22,14 +24,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
-    graph::pairs,
     labelling::{LABELLING, batch::Kernel},
     partition::{BLOCK_FORMAT, Block},
-    plan::{Plan, PlanOptions},
     protocol::{
         access::Access,
         codec,
@@ -39,13 +39,22 @@ use trailtrap_shared::{
     },
 };
 
+pub use self::status::{is_passing, other_coordinator, root_cause};
+use self::{
+    calls::{
+        LAST_ANSWER, LAST_DELIVERY, for_a_time, nothing_if_unknown, rests, sleeper,
+        unless_stopped, with_timeout,
+    },
+    status::{certificate_error, shows_presence},
+};
 use crate::{
     access::{self, AccessError, AdmittedClient, Reach},
     cache::Fetch,
     counting::recount,
     kernel::{SolvedUnit, SourceError},
     link::{
-        Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery, leases_under_way, result,
+        Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery, leases_under_way,
+        plans::PlanKeeper, result,
     },
     supply::{BlockOrigin, BlockRequest, Supply, is_shared, kept::Mark},
 };
@@ -82,14 +91,6 @@ const MOST_HEARTBEAT: Duration = Duration::from_secs(60);
 /// So many bytes of blocks are made and put into the depot, or on shelves, at a time, or those of one
 /// unit.
 const OFFERED_BYTES: u64 = 8 << 20;
-
-/// When the worker is asked to stop, an answer that changes what the coordinator knows of it is
-/// awaited for so long: one that is well answers within five seconds, and the lease that it may grant
-/// would have to expire.
-const LAST_ANSWER: Duration = Duration::from_secs(8);
-/// The same of a delivery, since more of it was sent: the coordinator may be about to look for blocks
-/// that it names, or to write them. Slurm and Kubernetes wait for half a minute.
-const LAST_DELIVERY: Duration = Duration::from_secs(20);
 
 /// What heartbeats have brought to light.
 #[derive(Default)]
@@ -129,58 +130,6 @@ pub struct GrpcLink {
     shelf: Option<ShelfPlace>,
     /// The threads that count units of others again, and what is told with results.
     counters: rayon::ThreadPool,
-}
-
-/// Keeps the plan of the last lease, since most leases have the same plan and a large one takes a
-/// second to build.
-pub(crate) struct PlanKeeper {
-    layout: Layout,
-    last: Mutex<Option<Arc<Plan>>>,
-}
-
-impl PlanKeeper {
-    /// A keeper that has no plan yet, of the census with this layout.
-    pub(crate) fn new(layout: Layout) -> Self {
-        PlanKeeper { layout, last: Mutex::default() }
-    }
-
-    /// The plan of a grant, as far as the census goes, on which both sides must agree, as on the
-    /// format of blocks.
-    pub(crate) fn agree(&self, grant: &wire::Grant) -> Result<Arc<Plan>, LinkError> {
-        let order = grant.order as usize;
-        if grant.block_format != u32::from(BLOCK_FORMAT) {
-            return Err(LinkError::Refused(format!(
-                "the coordinator has block format {} (0 if it does not say), and this worker \
-                 {BLOCK_FORMAT}: they are of different versions",
-                grant.block_format
-            )));
-        }
-        let differ = || {
-            LinkError::Refused(format!(
-                "the coordinator's plan of order {order} differs from this worker's: they are of \
-                 different versions"
-            ))
-        };
-        let limit = grant.max_size.map(|size| size as usize);
-        let is_meant =
-            |plan: &Plan| plan.fingerprint == grant.plan_fingerprint && plan.limit() == limit;
-        let mut last = self.last.lock();
-        let plan = match &*last {
-            Some(plan) if is_meant(plan) => plan.clone(),
-            _ if (1..=self.layout.class.largest_order()).contains(&order) => {
-                let options = PlanOptions {
-                    part_graphs: grant.part_graphs,
-                    bucket_bytes: grant.bucket_bytes,
-                };
-                let limit = limit.unwrap_or_else(|| pairs(order));
-                let plan = Plan::up_to(self.layout, order, options, limit);
-                last.insert(Arc::new(plan)).clone()
-            }
-            _ => return Err(differ()),
-        };
-        let fits = || messages::units(grant).into_iter().all(|unit| plan.has(unit));
-        if is_meant(&plan) && fits() { Ok(plan) } else { Err(differ()) }
-    }
 }
 
 /// A client and the access it was made with.
@@ -771,42 +720,6 @@ impl BlockOrigin for GrpcLink {
     }
 }
 
-/// The answer to a call, unless the worker is asked to stop and `grace` ends, which begins then: to a
-/// call that reads something the coordinator may wait for a shelf, for many minutes.
-async fn unless_stopped<T>(
-    stop: CancellationToken,
-    grace: impl Future<Output = ()>,
-    call: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Status> {
-    let stopped = async {
-        stop.cancelled().await;
-        grace.await;
-    };
-    tokio::select! {
-        biased;
-        answer = call => answer,
-        () = stopped => Err(Status::unavailable("the worker is to stop")),
-    }
-}
-
-/// A time that begins when it is first waited for.
-async fn for_a_time(time: Duration) {
-    sleep(time).await;
-}
-
-/// Waits until `sent` has not grown for so long.
-async fn rests(sent: Arc<AtomicUsize>, pause: Duration) {
-    let mut since = tokio::time::Instant::now();
-    let mut before = sent.load(Ordering::Relaxed);
-    while since.elapsed() < pause {
-        sleep(Duration::from_secs(1)).await;
-        let now = sent.load(Ordering::Relaxed);
-        if std::mem::replace(&mut before, now) != now {
-            since = tokio::time::Instant::now();
-        }
-    }
-}
-
 /// How many of these units, one at least, have at most so many bytes of blocks together.
 fn units_of_bytes(results: &[SolvedUnit], most: u64) -> usize {
     let mut bytes = 0;
@@ -815,177 +728,4 @@ fn units_of_bytes(results: &[SolvedUnit], most: u64) -> usize {
         bytes <= most
     };
     results.iter().take_while(fits).count().max(1)
-}
-
-/// A call that has lasted so long was held by the coordinator: a connection that falls silent is
-/// given up after 40 s (`access`).
-const NOTICED: Duration = Duration::from_secs(60);
-
-/// Whether there was a coordinator, though a call failed after this time: it had no room for the
-/// call, or it held the call for longer than a call that nobody answers lasts.
-fn shows_presence(status: &Status, after: Duration) -> bool {
-    match status.code() {
-        Code::ResourceExhausted => true,
-        // The time that the caller had set; tonic says that it was cancelled.
-        Code::DeadlineExceeded | Code::Cancelled => false,
-        // Calls that wait for a connection wait one after another.
-        _ => after > NOTICED && !causes(status).any(|cause| cause.is::<tonic::ConnectError>()),
-    }
-}
-
-/// Whether the same call may succeed later.
-pub fn is_passing(status: &Status) -> bool {
-    // A connection that breaks is sometimes reported as an internal error, with its cause; the
-    // coordinator's have none.
-    let broken = status.code() == Code::Internal && std::error::Error::source(status).is_some();
-    broken
-        || matches!(
-            status.code(),
-            Code::Unavailable
-                | Code::DeadlineExceeded
-                | Code::Cancelled
-                | Code::Unknown
-                | Code::Aborted
-                | Code::ResourceExhausted
-        )
-}
-
-/// A status and what caused it, from the outside in.
-fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(status as &(dyn std::error::Error + 'static)), |cause| {
-        // `std::io::Error::source` skips the error that it wraps and returns that one's source.
-        let inner = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
-        inner.map_or_else(|| cause.source(), |inner| Some(inner))
-    })
-}
-
-/// Says, if it is so, that what answers at an address does not show that it is the coordinator of
-/// the access file.
-pub fn other_coordinator(address: &str, status: &Status) -> Option<String> {
-    let certificate = certificate_error(status)?;
-    Some(format!(
-        "what answers at {address} is not the coordinator of the access file: {certificate}"
-    ))
-}
-
-/// What is wrong with the coordinator's certificate, if that is why the call failed. Trying again
-/// does not help then.
-fn certificate_error(status: &Status) -> Option<&rustls::Error> {
-    causes(status)
-        .filter_map(|cause| cause.downcast_ref::<rustls::Error>())
-        .find(|error| matches!(error, rustls::Error::InvalidCertificate(_)))
-}
-
-/// The innermost error: "connection refused" rather than "transport error".
-pub fn root_cause(status: &Status) -> String {
-    let cause = causes(status).last().unwrap_or(status);
-    match cause.downcast_ref::<Status>() {
-        Some(status) => status.message().to_owned(),
-        None => cause.to_string(),
-    }
-}
-
-/// An answer, which says nothing if the coordinator does not know what it was asked about.
-fn nothing_if_unknown<T: Default>(
-    answer: Result<tonic::Response<T>, Status>,
-) -> Result<tonic::Response<T>, Status> {
-    match answer {
-        Err(status) if status.code() == Code::NotFound => Ok(tonic::Response::new(T::default())),
-        other => other,
-    }
-}
-
-fn with_timeout<T>(message: T, seconds: u64) -> Request<T> {
-    let mut request = Request::new(message);
-    request.set_timeout(Duration::from_secs(seconds));
-    request
-}
-
-/// Sleeps until the pause is over, or the worker is asked to stop.
-fn sleeper(stop: &CancellationToken) -> impl backon::Sleeper + use<> {
-    let stop = stop.clone();
-    move |pause| stop.clone().run_until_cancelled_owned(sleep(pause))
-}
-
-#[cfg(test)]
-mod tests {
-    use trailtrap_shared::{
-        game::{Game, TrailTrap},
-        plan::Unit,
-    };
-
-    use super::*;
-
-    /// What a coordinator says shows that it is there; what nobody answers does not, however long
-    /// it takes, nor what was given up here.
-    #[test]
-    fn who_holds_a_call_for_long_is_there() {
-        let short = Duration::from_secs(1);
-        assert!(shows_presence(&Status::resource_exhausted("no room"), short));
-        assert!(!shows_presence(&Status::unavailable("it stops"), short));
-        assert!(shows_presence(&Status::unavailable("it stops"), 2 * NOTICED));
-        for given_up in [Status::deadline_exceeded("late"), Status::cancelled("Timeout expired")] {
-            assert!(!shows_presence(&given_up, 2 * NOTICED));
-        }
-    }
-
-    /// A coordinator that says nothing does not keep a worker that is to go; one that is about to
-    /// answer is heard.
-    #[tokio::test(start_paused = true)]
-    async fn who_is_to_stop_waits_for_an_answer_no_longer_than_it_takes() {
-        let stop = CancellationToken::new();
-        let after = |pause| async move {
-            sleep(pause).await;
-            Ok(())
-        };
-        let [late, in_time] = [LAST_ANSWER * 2, LAST_ANSWER / 2];
-        let ask = |grace, pause| unless_stopped(stop.clone(), for_a_time(grace), after(pause));
-        // However long before it is asked to stop it has begun.
-        let stopping = async {
-            sleep(late).await;
-            stop.cancel();
-        };
-        let (answer, ()) = tokio::join!(ask(LAST_ANSWER, late + in_time), stopping);
-        assert!(answer.is_ok());
-        assert!(ask(LAST_ANSWER, in_time).await.is_ok());
-        assert!(ask(LAST_ANSWER, late).await.is_err());
-        assert!(ask(Duration::ZERO, in_time).await.is_err());
-    }
-
-    /// A delivery that goes on is not given up; one that nobody takes is.
-    #[tokio::test(start_paused = true)]
-    async fn what_is_being_sent_is_awaited_while_more_of_it_goes() {
-        let stop = CancellationToken::new();
-        stop.cancel();
-        for (pause, comes) in [(LAST_ANSWER / 2, true), (LAST_ANSWER * 3, false)] {
-            let sent = Arc::new(AtomicUsize::new(0));
-            let grace = rests(sent.clone(), LAST_ANSWER);
-            let send = async move {
-                for i in 0..20 {
-                    sent.store(i, Ordering::Relaxed);
-                    sleep(pause).await;
-                }
-                Ok(())
-            };
-            assert_eq!(unless_stopped(stop.clone(), grace, send).await.is_ok(), comes);
-        }
-    }
-
-    /// A worker has as much of a plan as the census does of the order, and another one when it is
-    /// taken up again with more edges.
-    #[test]
-    fn plans_go_as_far_as_the_census() {
-        let plans = PlanKeeper::new(TrailTrap::LAYOUT);
-        let up_to = |max_size| Plan::up_to(TrailTrap::LAYOUT, 6, PlanOptions::default(), max_size);
-        let last = Unit { order: 6, shard: up_to(9).layer(9).start, part: 0 };
-        let agreed = |plan: &Plan| plans.agree(&messages::grant(1, plan, &[last], 0));
-        for max_size in [9, 12, 15, 9] {
-            let plan = up_to(max_size);
-            let known = agreed(&plan).unwrap();
-            assert_eq!(known.shards, plan.shards);
-            assert_eq!(known.limit(), plan.limit());
-            assert!(Arc::ptr_eq(&known, &agreed(&plan).unwrap()), "it is kept");
-        }
-        assert!(agreed(&up_to(8)).is_err(), "the unit is beyond it");
-    }
 }

@@ -4,6 +4,7 @@
 pub mod files;
 pub mod grpc;
 pub mod memory;
+mod plans;
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use trailtrap_shared::{
     },
 };
 
-use super::{GrpcLink, with_timeout};
+use super::{GrpcLink, calls::with_timeout};
 use crate::{
     cache::Fetch,
     counting::{

@@ -13,7 +13,7 @@ use trailtrap_shared::{
     protocol::{messages, shelves::ShelfPlace, wire},
 };
 
-use super::{GrpcLink, root_cause, with_timeout};
+use super::{GrpcLink, calls::with_timeout, status::root_cause};
 use crate::supply::shelf::{Listed, Shelf, others::OtherShelves};
 
 /// The pause between two lists of what lies on the shelf. What is of no use any more takes room for
