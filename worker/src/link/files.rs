@@ -14,29 +14,29 @@
 //! with that of another. What a unit reads may be much larger than a machine's memory: neither the
 //! courier nor the worker holds more of a task at a time than a bucket or a list of parents.
 
+mod courier;
+mod directory;
+mod format;
+
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    fs::{self, File, TryLockError},
-    io::{self, BufReader, Read, Write},
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    io,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{RecvTimeoutError, channel},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
-use backon::{BlockingRetryable, ExponentialBuilder};
 use parking_lot::Mutex;
-use prost::{Message, decode_length_delimiter, encode_length_delimiter};
-use tokio_util::sync::CancellationToken;
 use trailtrap_shared::{
     game::Layout,
     graph::degree::LabelledCounts,
-    partition::{Block, CHECKSUM_BYTES, Checksum},
+    partition::Block,
     plan::Plan,
     protocol::{
         messages::{self, Wanted},
@@ -44,606 +44,26 @@ use trailtrap_shared::{
     },
 };
 
+pub use self::{
+    courier::carry,
+    directory::{OfflineError, Patience},
+};
+use self::{
+    directory::{
+        COURIER, FINISHED, HEARTBEAT, PAUSE, SILENCE, THE_END, Watch, at, damaged, files,
+        make_room, reading, write,
+    },
+    format::{Messages, decode_checked, pack_result},
+};
 use crate::{
     cache::Fetch,
     kernel::{SolvedUnit, SourceError},
-    link::{
-        Delivered, Grant, Lease, Link, LinkError, RunEnd, Unsolved, abandon, delivery,
-        grpc::GrpcLink, plans::PlanKeeper,
-    },
-    process::{
-        log, open,
-        replace::{self, Replacement},
-    },
+    link::{Delivered, Grant, Lease, Link, LinkError, Unsolved, delivery, plans::PlanKeeper},
+    process::open,
 };
 
-/// How often files are looked for.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause before something is tried again.
-const MOST_PAUSE: Duration = Duration::from_secs(2);
-/// The pause after a lease that came to nothing, since the next one may fail for the same reason.
-const CAUTION: Duration = Duration::from_secs(1);
-/// What the system refuses to read is tried again for so long.
-const REFUSALS: Duration = Duration::from_secs(5);
-/// A task that was taken, and that its taker has not touched for so long, is put out again, as is
-/// one whose files have been gone for so long.
-const SILENCE: Duration = Duration::from_secs(120);
-/// So often whoever is at work shows that, by touching a file.
-const HEARTBEAT: Duration = Duration::from_secs(20);
 /// No lease, without what its units read, takes more bytes.
 const GRANT_BYTES: u64 = 1 << 20;
-/// The length of a message takes no more bytes.
-const MAX_PREFIX: usize = 10;
-/// A directory that is in the way of a file gets this added to its name.
-const IN_THE_WAY: &str = ".aside";
-/// The name of the file that the courier has locked, and touches as long as it is at work.
-const COURIER: &str = "courier";
-/// The name of the file that the courier leaves when there will be no more tasks, and what it says.
-const FINISHED: &str = "finished";
-const THE_END: &[u8] = b"trailtrap: the census is done; there are no more tasks\n";
-
-/// Why files are of no use.
-#[derive(Debug, thiserror::Error)]
-pub enum OfflineError {
-    /// A file or directory cannot be read or written.
-    #[error("cannot use {path}: {source}")]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why it cannot be used.
-        source: io::Error,
-    },
-    /// Another courier uses the directory.
-    #[error("{0} is in use by another courier")]
-    InUse(PathBuf),
-    /// There are files in the directory, and none of them is that of a courier.
-    #[error(
-        "{0} holds files that have the names of tasks, or of their end, and no courier has used it; \
-         choose an empty or new directory for --courier"
-    )]
-    Foreign(PathBuf),
-    /// A file holds something else than it should.
-    #[error("{path} is damaged: {what}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// A worker has renamed a task to `NUMBER.damaged`.
-    #[error(
-        "a worker could not use its task, and has set it aside as {0}; the worker's log says why"
-    )]
-    SetAside(PathBuf),
-    /// The plan of a task differs from this program's.
-    #[error(transparent)]
-    Differ(LinkError),
-}
-
-impl OfflineError {
-    /// Whether the file is gone, because another worker was quicker.
-    fn is_missing(&self) -> bool {
-        matches!(self, OfflineError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-    }
-}
-
-impl From<OfflineError> for LinkError {
-    fn from(error: OfflineError) -> Self {
-        match error {
-            OfflineError::Differ(error) => error,
-            OfflineError::Io { .. } => LinkError::Lost(log::explained(&error.into())),
-            _ => LinkError::refused(error),
-        }
-    }
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
-    move |source| OfflineError::Io { path: path.to_owned(), source }
-}
-
-/// Why a file could not be read: it is not what it should be, unless it is missing, or it is the
-/// system that refuses.
-fn reading(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
-    move |source| {
-        let is_missing = source.kind() == io::ErrorKind::NotFound;
-        match is_missing || open::is_of_the_system(&source) {
-            true => at(path)(source),
-            false => damaged(path, source),
-        }
-    }
-}
-
-/// That a file holds something else than it should.
-fn damaged(path: &Path, what: impl ToString) -> OfflineError {
-    OfflineError::Damaged { path: path.to_owned(), what: what.to_string() }
-}
-
-/// Writes a file that nobody sees before it is complete. Others may write it too.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), OfflineError> {
-    make_room(path).and_then(|()| Replacement::of(path).write(bytes)).map_err(at(path))
-}
-
-/// Renames a directory that stands where a file should be; all else can be replaced.
-fn make_room(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => {
-            let mut aside = path.as_os_str().to_owned();
-            aside.push(IN_THE_WAY);
-            fs::rename(path, aside)
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Tells whether somebody is still at work, from the changes of a file that is touched meanwhile,
-/// and the clock of this process alone.
-#[derive(Default)]
-struct Watch {
-    /// What the file was like when it was last seen changed, and when that was.
-    seen: Option<(SystemTime, Instant)>,
-}
-
-impl Watch {
-    /// Whether nothing has changed for longer than this, if this is when the file was last modified.
-    fn is_silent(
-        &mut self,
-        modified: Option<SystemTime>,
-        now: Instant,
-        silence: Duration,
-    ) -> bool {
-        match (modified, self.seen) {
-            (Some(modified), Some((before, since))) if modified == before => {
-                now.saturating_duration_since(since) > silence
-            }
-            (modified, _) => {
-                self.seen = modified.map(|modified| (modified, now));
-                false
-            }
-        }
-    }
-}
-
-/// How long an operation on files is repeated that fails, for instance because a disk is full or a
-/// directory is not there yet.
-#[derive(Clone, Debug)]
-pub struct Patience {
-    /// It is not repeated after so long.
-    pub lasts: Duration,
-    /// It is not repeated once this is cancelled.
-    pub stop: CancellationToken,
-}
-
-impl Patience {
-    fn persist<T>(
-        &self,
-        attempt: impl FnMut() -> Result<T, OfflineError>,
-    ) -> Result<T, LinkError> {
-        Ok(self.try_again(attempt)?)
-    }
-
-    /// Reads something, unless it is missing; for some seconds, if it is the system that refuses:
-    /// that may pass.
-    fn read<T>(
-        &self,
-        mut read: impl FnMut() -> Result<T, OfflineError>,
-    ) -> Result<Option<T>, OfflineError> {
-        let briefly = Patience { lasts: REFUSALS, stop: self.stop.clone() };
-        briefly.try_again(|| match read() {
-            Err(error) if error.is_missing() => Ok(None),
-            read => read.map(Some),
-        })
-    }
-
-    fn try_again<T>(
-        &self,
-        attempt: impl FnMut() -> Result<T, OfflineError>,
-    ) -> Result<T, OfflineError> {
-        let start = Instant::now();
-        let mut warned = false;
-        // What a task holds is fetched again with each attempt to write it.
-        let pauses = ExponentialBuilder::new().with_min_delay(PAUSE).with_max_delay(MOST_PAUSE);
-        let pauses = pauses.without_max_times();
-        attempt
-            .retry(pauses)
-            .sleep(std::thread::sleep)
-            .when(|error| {
-                matches!(error, OfflineError::Io { .. })
-                    && start.elapsed() < self.lasts
-                    && !self.stop.is_cancelled()
-            })
-            .notify(|error, _| {
-                if !std::mem::replace(&mut warned, true) {
-                    tracing::warn!(%error, "trying again");
-                }
-            })
-            .call()
-    }
-}
-
-/// The next message of `bytes`; `None` at their end.
-fn next<M: Message + Default>(path: &Path, bytes: &mut &[u8]) -> Result<Option<M>, OfflineError> {
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    M::decode_length_delimited(bytes).map(Some).map_err(|error| damaged(path, error))
-}
-
-/// The files of a directory with this extension whose names begin with a number, by number.
-fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, OfflineError> {
-    let mut found: Vec<(u64, PathBuf)> = fs::read_dir(directory)
-        .map_err(at(directory))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == extension))
-        .filter_map(|path| {
-            Some((path.file_name()?.to_str()?.split('.').next()?.parse().ok()?, path))
-        })
-        .collect();
-    found.sort();
-    Ok(found.into_iter().map(|(_, path)| path).collect())
-}
-
-/// What has the names of tasks and results, in whatever state.
-fn left_files(directory: &Path) -> Result<Vec<PathBuf>, OfflineError> {
-    let mut left = Vec::new();
-    for extension in ["task", "taken", "result", "damaged", replace::EXTENSION] {
-        left.extend(files(directory, extension)?);
-    }
-    Ok(left)
-}
-
-/// Makes a directory that of this courier, for as long as the file that is returned is held, and
-/// removes what earlier couriers have left there.
-///
-/// # Errors
-/// If the directory cannot be used, another courier uses it, or it has files of others.
-fn claim(directory: &Path) -> Result<File, OfflineError> {
-    open::make_directory(directory).map_err(at(directory))?;
-    let place = directory.join(COURIER);
-    let end = directory.join(FINISHED);
-    let is_known = || place.try_exists().map_err(at(&place));
-    // Nothing is made where others have files of such names.
-    let is_foreign = !is_known()? && (!left_files(directory)?.is_empty() || end.exists());
-    // Another courier may have begun meanwhile.
-    if is_foreign && !is_known()? {
-        return Err(OfflineError::Foreign(directory.to_owned()));
-    }
-    let lock = open::lock_file(&place).map_err(at(&place))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(OfflineError::InUse(directory.to_owned())),
-        Err(TryLockError::Error(error)) => tracing::warn!(
-            "{} cannot be locked ({error}): see to it that no other courier uses it",
-            directory.display()
-        ),
-    }
-    // The leases of an earlier courier have ended or will expire: its files are of no use.
-    left_files(directory)?.iter().for_each(|path| drop(fs::remove_file(path)));
-    make_room(&end).map_err(at(&end))?;
-    let _ = fs::remove_file(end);
-    Ok(lock)
-}
-
-/// Carries leases to a directory, and their results back, until everything is done or
-/// `patience.stop` is cancelled. Up to `slots` tasks lie there at a time. A file lock keeps a
-/// second courier out of the directory.
-///
-/// # Errors
-/// If the coordinator or the directory stays out of reach, or another courier uses the directory.
-pub fn carry(
-    link: &GrpcLink,
-    directory: &Path,
-    slots: usize,
-    patience: &Patience,
-) -> Result<RunEnd, LinkError> {
-    let _lock = claim(directory)?;
-    let finished = AtomicBool::new(false);
-    // The numbers of the leases that have files. A lease of another census, whose coordinator has
-    // taken the place of the one before, may have the number of one that is not settled yet.
-    let numbers = Mutex::new(HashSet::new());
-    let slot = || -> Result<(), LinkError> {
-        while !patience.stop.is_cancelled() {
-            // A task is one file, which is carried as a whole.
-            match link.lease(0)? {
-                Grant::Finished => {
-                    finished.store(true, Ordering::Relaxed);
-                    patience.stop.cancel();
-                }
-                Grant::Wait => {}
-                Grant::Work(lease) if numbers.lock().insert(lease.number) => {
-                    let carried = carry_lease(link, directory, &lease, patience);
-                    numbers.lock().remove(&lease.number);
-                    carried?;
-                }
-                Grant::Work(lease) => {
-                    link.give_back(&lease, Unsolved::Leaving("another task has its number"));
-                    std::thread::sleep(CAUTION);
-                }
-            }
-        }
-        Ok(())
-    };
-    let slot = || slot().or_else(|error| abandon(&patience.stop, error));
-    let place = directory.join(COURIER);
-    std::thread::scope(|scope| {
-        let (work, working) = channel::<()>();
-        scope.spawn(move || {
-            let _ = open::touch(&place);
-            while working.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout) {
-                let _ = open::touch(&place);
-            }
-        });
-        let slots: Vec<_> = (0..slots).map(|_| scope.spawn(slot)).collect();
-        let done = slots.into_iter().try_for_each(|slot| slot.join().expect("slots do not panic"));
-        drop(work);
-        done
-    })?;
-    if !finished.load(Ordering::Relaxed) {
-        return Ok(RunEnd::Stopped);
-    }
-    // All is delivered, and who is asked to stop now leaves no less behind.
-    let briefly = Patience { lasts: REFUSALS, stop: CancellationToken::new() };
-    briefly.persist(|| write(&directory.join(FINISHED), THE_END))?;
-    Ok(RunEnd::Finished)
-}
-
-/// Carries one lease. Whatever happens to its files, the coordinator hears of it, and the courier
-/// goes on; only if it has lost the coordinator or the directory it does not.
-fn carry_lease(
-    link: &GrpcLink,
-    directory: &Path,
-    lease: &Lease,
-    patience: &Patience,
-) -> Result<(), LinkError> {
-    let path = |extension: &str| directory.join(format!("{}.{extension}", lease.number));
-    let carried = put_out(link, &path("task"), lease, patience)
-        .and_then(|()| deliver_result(link, path, lease, patience));
-    for extension in ["task", "taken", "result"] {
-        let _ = fs::remove_file(path(extension));
-    }
-    match carried {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            link.give_back(lease, Unsolved::Leaving("the courier was asked to stop"));
-            Ok(())
-        }
-        Err(LinkError::Refused(why)) => {
-            tracing::warn!(lease = lease.number, why, "a task has come to nothing");
-            link.give_back(lease, Unsolved::Failed(&why));
-            std::thread::sleep(CAUTION);
-            Ok(())
-        }
-        Err(LinkError::Lost(why)) => {
-            link.give_back(lease, Unsolved::Leaving(&why));
-            Err(LinkError::Lost(why))
-        }
-    }
-}
-
-/// Waits for the result of a task that is put out, and delivers it; false if asked to stop when
-/// there is none.
-fn deliver_result(
-    link: &GrpcLink,
-    path: impl Fn(&str) -> PathBuf,
-    lease: &Lease,
-    patience: &Patience,
-) -> Result<bool, LinkError> {
-    let [task, taken, result, aside] = ["task", "taken", "result", "damaged"].map(path);
-    let most = lease.plan.most_bytes(&lease.units);
-    let mut watch = Watch::default();
-    loop {
-        let is_last = patience.stop.is_cancelled();
-        let read = || open::read(&result, most).map_err(reading(&result));
-        // What the system does not let be read for so long is of no use, unless there was no time.
-        let read = patience.read(read).map_err(|error| match error {
-            OfflineError::Io { source, .. } if !patience.stop.is_cancelled() => {
-                damaged(&result, source)
-            }
-            other => other,
-        });
-        if let Some(bytes) = read? {
-            if let Some(messages) = unpack_result(&result, &bytes, lease)? {
-                link.deliver(lease, messages)?;
-                return Ok(true);
-            }
-            let place = result.display();
-            tracing::warn!("{place} is of a task of another courier, and is removed");
-            let _ = fs::remove_file(&result);
-        }
-        if is_last {
-            return Ok(false);
-        }
-        if aside.exists() {
-            return Err(OfflineError::SetAside(aside).into());
-        }
-        link.check(lease)?;
-        if watch.is_silent(last_sign(&task, &taken), Instant::now(), SILENCE) {
-            watch = Watch::default();
-            tracing::warn!(
-                lease = lease.number,
-                "nothing was heard of a task that was taken, or is gone; it is put out again"
-            );
-            if fs::rename(&taken, &task).is_err() {
-                put_out(link, &task, lease, patience)?;
-            }
-        }
-        std::thread::sleep(PAUSE);
-    }
-}
-
-/// When somebody has last shown that a task which is not waiting is in work. One that nobody has is
-/// gone, or was carried elsewhere: of it there is never a sign.
-fn last_sign(task: &Path, taken: &Path) -> Option<SystemTime> {
-    match fs::symlink_metadata(taken).and_then(|file| file.modified()) {
-        Ok(modified) => Some(modified),
-        // What the system refuses to tell says nothing.
-        Err(_) if task.try_exists().unwrap_or(true) => None,
-        Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(SystemTime::UNIX_EPOCH),
-    }
-}
-
-/// Why a task was not written.
-#[derive(Debug, thiserror::Error)]
-enum PackError {
-    #[error("cannot write a task")]
-    Io(#[from] io::Error),
-    #[error("cannot fetch what a unit reads: {0}")]
-    Source(SourceError),
-}
-
-/// Writes the task of a lease.
-fn put_out(
-    link: &GrpcLink,
-    path: &Path,
-    lease: &Lease,
-    patience: &Patience,
-) -> Result<(), LinkError> {
-    let packed = patience.persist(|| {
-        make_room(path).map_err(at(path))?;
-        match Replacement::of(path).fill(|out| pack(link, lease, out)) {
-            Ok(()) => Ok(Ok(())),
-            Err(PackError::Io(error)) => Err(at(path)(error)),
-            Err(PackError::Source(error)) => Ok(Err(error)),
-        }
-    })?;
-    packed.map_err(|error| {
-        error.downcast().map_or_else(|error| LinkError::Refused(error.to_string()), |error| *error)
-    })
-}
-
-/// Writes a message after its length, followed by its checksum.
-fn write_checked(message: &impl Message, out: &mut dyn Write) -> io::Result<()> {
-    let bytes = message.encode_to_vec();
-    let mut length = Vec::with_capacity(MAX_PREFIX);
-    encode_length_delimiter(bytes.len(), &mut length)?;
-    out.write_all(&length)?;
-    out.write_all(&bytes)?;
-    out.write_all(&Checksum::of_bytes(&bytes).0)
-}
-
-/// Writes the lease, and all that its units read.
-fn pack(link: &GrpcLink, lease: &Lease, out: &mut dyn Write) -> Result<(), PackError> {
-    let plan = &lease.plan;
-    let grant = messages::grant(lease.number, plan, &lease.units, lease.edition);
-    write_checked(&wire::Grant { worker: lease.worker, ..grant }, out)?;
-    let mut seen = HashSet::new();
-    let mut add = |wanted: Wanted| -> Result<(), PackError> {
-        if seen.insert(wanted) {
-            let blocks = link.fetch(&[wanted]).map_err(PackError::Source)?.concat();
-            let blocks = blocks.into_iter().map(Block::into_bytes).collect();
-            let input = wire::Input { request: Some(messages::request(0, &wanted, &[])), blocks };
-            write_checked(&input, out)?;
-        }
-        Ok(())
-    };
-    for unit in &lease.units {
-        let shard = plan.shard_of(*unit);
-        shard
-            .sequence
-            .parents()
-            .iter()
-            .try_for_each(|parent| add(Wanted::Parents(parent.sequence)))?;
-        for &predecessor in &shard.predecessors {
-            let predecessor = &plan.shards[predecessor as usize];
-            let mut buckets = predecessor.buckets();
-            buckets.try_for_each(|bucket| add(Wanted::Bucket(predecessor.sequence, bucket)))?;
-        }
-    }
-    Ok(())
-}
-
-/// The bytes of the messages of a result.
-fn pack_result(messages: impl IntoIterator<Item = wire::CompleteRequest>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for message in messages {
-        bytes.extend(message.encode_length_delimited_to_vec());
-    }
-    let checksum = Checksum::of_bytes(&bytes);
-    bytes.extend(checksum.0);
-    bytes
-}
-
-/// The messages of a result; `None` if another courier has put out the task that it is of. Leases of
-/// another census may have the same numbers.
-fn unpack_result(
-    path: &Path,
-    bytes: &[u8],
-    lease: &Lease,
-) -> Result<Option<Vec<wire::CompleteRequest>>, OfflineError> {
-    use wire::complete_request::Part;
-    let mut bytes = checked(bytes).map_err(|what| damaged(path, what))?;
-    let mut messages: Vec<wire::CompleteRequest> = Vec::new();
-    while let Some(message) = next(path, &mut bytes)? {
-        messages.push(message);
-    }
-    let Some(Part::Start(start)) = messages.first().and_then(|message| message.part.as_ref())
-    else {
-        return Err(damaged(path, "it does not say of which task it is"));
-    };
-    match (start.worker, start.lease) {
-        (worker, number) if (worker, number) == (lease.worker, lease.number) => Ok(Some(messages)),
-        (0, _) => Err(damaged(path, "it is of a worker of an older version")),
-        (_, number) if number != lease.number => Err(damaged(path, "it belongs to another task")),
-        _ => Ok(None),
-    }
-}
-
-/// A file of messages, each after its length, read one by one.
-struct Messages<'a> {
-    path: &'a Path,
-    file: BufReader<&'a File>,
-    /// Where the next one begins.
-    place: u64,
-    /// The bytes of the file.
-    end: u64,
-}
-
-impl Messages<'_> {
-    /// The next message, of this many bytes at most, and its place, with its checksum and without its
-    /// length; `None` at the end of the file.
-    fn next<M: Message + Default>(
-        &mut self,
-        most: u64,
-    ) -> Result<Option<(M, Range<u64>)>, OfflineError> {
-        let left = self.end - self.place;
-        if left == 0 {
-            return Ok(None);
-        }
-        let mut prefix = Vec::new();
-        for byte in (&mut self.file).bytes().take(MAX_PREFIX.min(left as usize)) {
-            prefix.push(byte.map_err(reading(self.path))?);
-            if prefix.last().is_some_and(|byte| byte & 0x80 == 0) {
-                break;
-            }
-        }
-        let length =
-            decode_length_delimiter(&prefix[..]).map_err(|error| damaged(self.path, error))?;
-        let start = self.place + prefix.len() as u64;
-        let length = length as u64;
-        if length > most || length + CHECKSUM_BYTES as u64 > self.end - start {
-            let what = format!("a message of {length} bytes is not all there");
-            return Err(damaged(self.path, what));
-        }
-        let mut bytes = vec![0; length as usize + CHECKSUM_BYTES];
-        self.file.read_exact(&mut bytes).map_err(reading(self.path))?;
-        self.place = start + bytes.len() as u64;
-        let message = decode_checked(&bytes).map_err(|what| damaged(self.path, what))?;
-        Ok(Some((message, start..self.place)))
-    }
-}
-
-/// What comes before a checksum, if it is sound.
-fn checked(bytes: &[u8]) -> Result<&[u8], String> {
-    let parts = bytes.split_last_chunk::<CHECKSUM_BYTES>();
-    let sound = parts.filter(|(bytes, sum)| Checksum::of_bytes(bytes).0 == **sum);
-    let other = || "its checksum is missing or another one".to_owned();
-    sound.map(|(bytes, _)| bytes).ok_or_else(other)
-}
-
-/// A message that is followed by its checksum.
-fn decode_checked<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
-    M::decode(checked(bytes)?).map_err(|error| error.to_string())
-}
 
 /// What the units of a task read: where it is in the file of the task.
 struct Inputs {
@@ -776,8 +196,7 @@ impl FileLink {
     fn open(&self, path: &Path) -> Result<(Lease, Inputs), OfflineError> {
         let (file, metadata) = open::regular(path).map_err(reading(path))?;
         let file_bytes = metadata.len();
-        let mut messages =
-            Messages { path, file: BufReader::new(&file), place: 0, end: file_bytes };
+        let mut messages = Messages::of(path, &file, file_bytes);
         let (grant, _): (wire::Grant, _) =
             messages.next(GRANT_BYTES)?.ok_or_else(|| damaged(path, "it is empty"))?;
         if path.file_stem().and_then(|stem| stem.to_str())
@@ -788,7 +207,7 @@ impl FileLink {
         let plan: Arc<Plan> = self.plans.agree(&grant).map_err(OfflineError::Differ)?;
         let units = messages::units(&grant);
         let most = plan.most_input_bytes(&units, &mut self.counts.lock());
-        if file_bytes > messages.place.saturating_add(most) {
+        if file_bytes > messages.place().saturating_add(most) {
             let what = format!("it has more bytes than it should, {most} at most");
             return Err(damaged(path, what));
         }
@@ -984,8 +403,10 @@ impl Fetch for FileLink {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{os::unix::fs::symlink, time::Duration};
 
+    use prost::Message;
+    use tokio_util::sync::CancellationToken;
     use trailtrap_shared::{
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
@@ -993,7 +414,10 @@ mod tests {
         plan::{PlanOptions, Unit},
     };
 
-    use super::*;
+    use super::{
+        format::{unpack_result, write_checked},
+        *,
+    };
 
     fn link(directory: &Path) -> FileLink {
         FileLink::new(
@@ -1211,62 +635,6 @@ mod tests {
         let Ok(Grant::Work(lease)) = link.lease(0) else { panic!("it is there again") };
         link.give_back(&lease, Unsolved::Failed("nothing fits"));
         assert_eq!(names(directory.path()), with(&["8.damaged", "8.taken.aside"]));
-    }
-
-    /// Whatever the clocks of the machines say.
-    #[test]
-    fn a_task_is_silent_when_nothing_changes_on_the_own_clock() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let now = SystemTime::now();
-        let (past, future) = (SystemTime::UNIX_EPOCH, now + Duration::from_secs(3600));
-        let mut watch = Watch::default();
-        for (second, modified, silent) in [
-            (0, None, false),
-            (1000, Some(past), false),
-            (1120, Some(past), false),
-            (1121, Some(past), true),
-            (1121, Some(future), false),
-            (1241, Some(future), false),
-            (1242, Some(future), true),
-            // It goes on, on a clock that was set back.
-            (1243, Some(now), false),
-            (1300, None, false),
-            (1400, Some(now), false),
-            (1520, Some(now), false),
-            (1521, Some(now), true),
-        ] {
-            assert_eq!(watch.is_silent(modified, at(second), SILENCE), silent, "{second}");
-        }
-    }
-
-    /// A task that waits to be taken may wait for ever; one that is gone may not.
-    #[test]
-    fn a_task_that_is_gone_gives_no_sign() {
-        let directory = tempfile::tempdir().unwrap();
-        let [task, taken] = ["5.task", "5.taken"].map(|name| directory.path().join(name));
-        let sign = || last_sign(&task, &taken);
-        assert_eq!(sign(), Some(SystemTime::UNIX_EPOCH));
-        fs::write(&task, "").unwrap();
-        assert_eq!(sign(), None);
-        fs::rename(&task, &taken).unwrap();
-        assert!(sign() > Some(SystemTime::UNIX_EPOCH));
-        fs::remove_file(&taken).unwrap();
-        let (mut watch, now) = (Watch::default(), Instant::now());
-        assert!(!watch.is_silent(sign(), now, SILENCE));
-        assert!(watch.is_silent(sign(), now + SILENCE + PAUSE, SILENCE));
-    }
-
-    /// Whoever is asked to stop while the system refuses waits no longer.
-    #[test]
-    fn what_there_was_no_time_to_read_is_not_damaged() {
-        let stop = CancellationToken::new();
-        stop.cancel();
-        let patience = Patience { lasts: Duration::MAX, stop };
-        let path = Path::new("5.taken");
-        let refused = || Err(at(path)(io::Error::from(io::ErrorKind::StaleNetworkFileHandle)));
-        let read = patience.read::<()>(refused);
-        assert!(matches!(read, Err(OfflineError::Io { .. })), "{read:?}");
     }
 
     /// A worker that may not read, or has no descriptors left, does not set aside what others can
