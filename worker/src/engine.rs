@@ -279,6 +279,23 @@ const ATTEMPTS: u32 = 3;
 /// Why it gives leases back when it stops.
 const STOPPED: &str = "the worker was asked to stop";
 
+/// Leases that failed in a row, and were of one edition: a damaged block makes many fail, and a new
+/// edition begins when the coordinator has found it.
+#[derive(Default)]
+struct Failures {
+    edition: u32,
+    count: u32,
+}
+
+impl Failures {
+    /// Counts one more, of this edition. Returns how many there are.
+    fn add(&mut self, edition: u32) -> u32 {
+        self.count = if self.edition == edition { self.count + 1 } else { 1 };
+        self.edition = edition;
+        self.count
+    }
+}
+
 /// The estimated number of (graph, edge) pairs of a lease.
 fn pairs(lease: &Lease) -> u64 {
     lease.units.iter().map(|&unit| lease.plan.pairs(unit)).sum()
@@ -397,10 +414,9 @@ impl<L: Link> Engine<L> {
             .is_none_or(|deadline| Instant::now() + self.pace.expect(pairs(lease)) <= deadline)
     }
 
+    /// Has leases and solves them, one after the other, as long as there are some.
     fn work(&self) -> Result<(), LinkError> {
-        // Failures in a row, of leases of the edition `failing`. A damaged block makes many leases
-        // fail, and a new edition begins when the coordinator has found it.
-        let (mut failures, mut failing) = (0, 0);
+        let mut failures = Failures::default();
         // Whether units are asked for one by one, since several would not be done in time.
         let mut one_by_one = false;
         while !self.stop.is_cancelled() {
@@ -430,56 +446,77 @@ impl<L: Link> Engine<L> {
                 one_by_one = true;
                 continue;
             }
-            let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
-            let cache = self.cache(&lease);
-            let of_one_shard = memory::graphs_of_one_shard(&lease.plan, &lease.units);
-            let allowance_bytes = self.room.allowance_bytes(self.threads, of_one_shard);
-            room.hold(graphs, LookedUp::of(&lease.plan, &lease.units, allowance_bytes));
-            {
-                // What these units read stays, and what they have read before goes.
-                let _in_work = parts(&lease).next().map(|parts| cache.begin(&lease.plan, parts));
-                cache.set_budget(self.room.cache_bytes());
-            }
+            let (cache, allowance_bytes) = self.make_room(&lease, &mut room);
             drop(asking);
             let start = Instant::now();
-            match self.solve(&lease, &cache, allowance_bytes) {
+            let done = match self.solve(&lease, &cache, allowance_bytes) {
                 Ok(results) => {
-                    failures = 0;
+                    failures = Failures::default();
                     room.solved();
                     self.pace.add(pairs(&lease), start.elapsed());
                     results.iter().for_each(|solved| self.effort.add(&lease.plan, solved));
-                    if let Err(error) = self.deliver(&lease, &results, &cache) {
+                    self.deliver(&lease, &results, &cache).inspect_err(|error| {
                         if self.stop.is_cancelled() {
                             tracing::warn!(lease = lease.number, %error, "results are lost");
                             self.link().give_back(&lease, Unsolved::Leaving(STOPPED));
                         }
-                        return abandon(&self.stop, error);
-                    }
+                    })
                 }
                 // Whatever fails then may have been interrupted.
                 Err(_) if self.stop.is_cancelled() => {
                     self.link().give_back(&lease, Unsolved::Leaving(STOPPED));
                     break;
                 }
-                Err(SolveError::Source(source))
-                    if matches!(source.downcast_ref(), Some(LinkError::Lost(_))) =>
-                {
-                    return abandon(&self.stop, LinkError::Lost(source.to_string()));
-                }
-                Err(error) => {
-                    failures = if failing == lease.edition { failures + 1 } else { 1 };
-                    failing = lease.edition;
-                    cache.forget_cause(&lease.plan, &error);
-                    let error = format!("{:#}", anyhow::Error::new(error));
-                    tracing::warn!(lease = lease.number, error, failures, "lease failed");
-                    self.link().give_back(&lease, Unsolved::Failed(&error));
-                    if failures == ATTEMPTS {
-                        return abandon(&self.stop, LinkError::Refused(error));
-                    }
-                    std::thread::sleep(Duration::from_millis(100 << failures));
-                }
+                Err(error) => self.fail(&lease, &cache, error, &mut failures),
+            };
+            if let Err(error) = done {
+                return abandon(&self.stop, error);
             }
         }
+        Ok(())
+    }
+
+    /// Makes room for a lease: in the room that was taken for it, and in the cache. Returns this
+    /// cache, and how many bytes of tables each of its units may hold at a time.
+    fn make_room(&self, lease: &Lease, room: &mut TakenRoom) -> (Arc<Cache<L>>, usize) {
+        let graphs = lease.units.iter().map(|&unit| lease.plan.graphs(unit)).sum();
+        let cache = self.cache(lease);
+        let of_one_shard = memory::graphs_of_one_shard(&lease.plan, &lease.units);
+        let allowance_bytes = self.room.allowance_bytes(self.threads, of_one_shard);
+        room.hold(graphs, LookedUp::of(&lease.plan, &lease.units, allowance_bytes));
+        {
+            // What these units read stays, and what they have read before goes.
+            let _in_work = parts(lease).next().map(|parts| cache.begin(&lease.plan, parts));
+            cache.set_budget(self.room.cache_bytes());
+        }
+        (cache, allowance_bytes)
+    }
+
+    /// Gives a lease back that could not be solved for this reason, and rests for a moment.
+    ///
+    /// # Errors
+    /// If this worker is not to go on: the link is lost, or too many leases have failed.
+    fn fail(
+        &self,
+        lease: &Lease,
+        cache: &Cache<L>,
+        error: SolveError,
+        failures: &mut Failures,
+    ) -> Result<(), LinkError> {
+        if let SolveError::Source(source) = &error
+            && let Some(LinkError::Lost(_)) = source.downcast_ref()
+        {
+            return Err(LinkError::Lost(source.to_string()));
+        }
+        let failures = failures.add(lease.edition);
+        cache.forget_cause(&lease.plan, &error);
+        let error = format!("{:#}", anyhow::Error::new(error));
+        tracing::warn!(lease = lease.number, error, failures, "lease failed");
+        self.link().give_back(lease, Unsolved::Failed(&error));
+        if failures == ATTEMPTS {
+            return Err(LinkError::Refused(error));
+        }
+        std::thread::sleep(Duration::from_millis(100 << failures));
         Ok(())
     }
 
