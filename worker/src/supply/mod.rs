@@ -134,8 +134,8 @@ pub struct BlockRequest {
 pub struct Supply {
     disk: Option<DiskCache>,
     depot: Option<Depot>,
-    /// The mark of the depot in which the census keeps its blocks; zero if there is none.
-    mark: AtomicU64,
+    /// The mark of the depot in which the census keeps its blocks, if there is one.
+    mark: ToldMark,
     /// Whether the depot had the mark of some census, in the beginning if it is a directory, or
     /// since.
     is_marked: AtomicBool,
@@ -148,11 +148,28 @@ pub struct Supply {
     shelf_listen: Option<SocketAddr>,
     /// Those of others, once it is known how to reach them.
     others: OnceLock<OtherShelves>,
-    /// The mark of the shelves on which the census keeps its blocks; zero if there are none.
-    shelf_mark: AtomicU64,
+    /// The mark of the shelves on which the census keeps its blocks, if there are some.
+    shelf_mark: ToldMark,
     /// Whether others can reach that of this process.
     is_reached: AtomicBool,
     traffic: Traffic,
+}
+
+/// A mark as the coordinator says it, which may be another one when it is started again.
+#[derive(Default)]
+struct ToldMark {
+    /// Zero, which is no mark, if there is none.
+    number: AtomicU64,
+}
+
+impl ToldMark {
+    fn set(&self, mark: Option<Mark>) {
+        self.number.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Mark> {
+        Some(Mark(self.number.load(Ordering::Relaxed))).filter(|mark| mark.0 != 0)
+    }
 }
 
 /// Bytes of blocks, by where they came from, and those that were put into the depot or on a shelf.
@@ -228,7 +245,7 @@ impl Supply {
     /// # Errors
     /// If the shelf of this process is that of another census or process.
     pub fn use_shelves(&self, mark: Option<Mark>, is_reached: bool) -> Result<(), SupplyError> {
-        self.shelf_mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
+        self.shelf_mark.set(mark);
         self.is_reached.store(is_reached, Ordering::Relaxed);
         if self.shelf.is_some() {
             match mark {
@@ -249,8 +266,10 @@ impl Supply {
     /// # Errors
     /// If the shelf is that of another census or process.
     pub fn begin_shelf(&self) -> Result<(), SupplyError> {
-        let Some(shelf) = self.reached_shelf() else { return Ok(()) };
-        match shelf.begin(Mark(self.shelf_mark.load(Ordering::Relaxed))) {
+        let (Some(shelf), Some(mark)) = (self.reached_shelf(), self.shelf_mark.get()) else {
+            return Ok(());
+        };
+        match shelf.begin(mark) {
             Err(error) if error.is_disk_full() => {
                 tracing::warn!(%error, "the shelf is not used for now");
                 Ok(())
@@ -277,13 +296,13 @@ impl Supply {
 
     /// Whether the census keeps its blocks on shelves.
     fn has_shelves(&self) -> bool {
-        self.shelf_mark.load(Ordering::Relaxed) != 0
+        self.shelf_mark.get().is_some()
     }
 
     /// Finds out whether the depot is the one in which the census keeps its blocks; that has this
     /// mark, if there is such a depot.
     pub fn look_for(&self, mark: Option<Mark>) {
-        self.mark.store(mark.map_or(0, |mark| mark.0), Ordering::Relaxed);
+        self.mark.set(mark);
         // That it is not any more, `look_again` says.
         let was_kept = self.is_kept.load(Ordering::Relaxed);
         if self.look_again().is_none()
@@ -301,10 +320,11 @@ impl Supply {
 
     /// The depot, if it is the one in which the census keeps its blocks.
     fn look_again(&self) -> Option<&Depot> {
-        let mark = Mark(self.mark.load(Ordering::Relaxed));
-        let may_be_kept = |depot: &&Depot| mark.0 != 0 && !depot.rests() && !self.lacking.lasts();
-        let has_mark = |depot: &&Depot| depot.has_mark(mark);
-        let kept = self.depot.as_ref().filter(may_be_kept).filter(has_mark);
+        let is_kept = |&(depot, mark): &(&Depot, Mark)| {
+            !depot.rests() && !self.lacking.lasts() && depot.has_mark(mark)
+        };
+        let kept = self.depot.as_ref().zip(self.mark.get()).filter(is_kept);
+        let kept = kept.map(|(depot, _)| depot);
         self.is_marked.fetch_or(kept.is_some(), Ordering::Relaxed);
         let was_kept = self.is_kept.swap(kept.is_some(), Ordering::Relaxed);
         match (was_kept, kept.is_some()) {
@@ -537,7 +557,7 @@ impl Supply {
     /// be replaced by what a loss of power may damage. An object store, where nothing is, is a cache
     /// unless it is known to have the mark.
     fn put<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
-        let has_mark = self.mark.load(Ordering::Relaxed) != 0;
+        let has_mark = self.mark.get().is_some();
         let is_marked = self.is_marked.load(Ordering::Relaxed);
         let may_be_kept = |depot: &Depot| depot.is_directory() && has_mark || is_marked;
         if let Some(depot) = self.depot.as_ref().filter(|depot| !may_be_kept(depot)) {
