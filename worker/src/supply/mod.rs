@@ -379,32 +379,8 @@ impl Supply {
             count(&self.traffic.coordinator, blocks.iter().flatten());
             return Ok(blocks);
         }
-        let layout = origin.layout();
         let described = origin.describe(wanted)?;
-        let mut found: HashMap<BlockName, Block> = HashMap::new();
-        if let Some(disk) = &self.disk {
-            let blocks: Vec<Block> = missing(&described, &found)
-                .filter_map(|(name, _)| disk.get(layout, name))
-                .collect();
-            count(&self.traffic.disk, &blocks);
-            found.extend(by_name(blocks));
-        }
-        if let Some(depot) = &self.depot {
-            let names: Vec<BlockName> =
-                missing(&described, &found).map(|(name, _)| *name).collect();
-            let blocks = depot.get(layout, &names);
-            count(&self.traffic.depot, &blocks);
-            self.keep(&blocks);
-            found.extend(by_name(blocks));
-        }
-        if self.others().is_some() {
-            let shelved: Vec<(BlockName, Shelves)> = missing(&described, &found)
-                .filter(|(_, shelves)| !shelves.is_empty())
-                .map(|(name, shelves)| (*name, shelves))
-                .collect();
-            let blocks = self.take_from_shelves(layout, &shelved, || origin.find_shelves());
-            found.extend(by_name(blocks));
-        }
+        let mut found = self.find_nearer(&described, origin);
         let lacking: Vec<BlockRequest> = wanted
             .iter()
             .zip(&described)
@@ -435,6 +411,39 @@ impl Supply {
             blocks.into_iter().map(&mut take).collect::<Result<Vec<_>, _>>()
         };
         Ok(described.into_iter().map(&mut take_all).collect::<Result<_, _>>()?)
+    }
+
+    /// Those of the blocks that are named that are in the disk cache, in the depot or on shelves.
+    fn find_nearer(
+        &self,
+        described: &[Vec<Described>],
+        origin: &impl BlockOrigin,
+    ) -> HashMap<BlockName, Block> {
+        let layout = origin.layout();
+        let mut found = HashMap::new();
+        if let Some(disk) = &self.disk {
+            let names = missing(described, &found).map(|(name, _)| name);
+            let blocks: Vec<Block> = names.filter_map(|name| disk.get(layout, name)).collect();
+            count(&self.traffic.disk, &blocks);
+            found.extend(by_name(blocks));
+        }
+        if let Some(depot) = &self.depot {
+            let names: Vec<BlockName> =
+                missing(described, &found).map(|(name, _)| *name).collect();
+            let blocks = depot.get(layout, &names);
+            count(&self.traffic.depot, &blocks);
+            self.keep(&blocks);
+            found.extend(by_name(blocks));
+        }
+        if self.others().is_some() {
+            let shelved: Vec<(BlockName, Shelves)> = missing(described, &found)
+                .filter(|(_, shelves)| !shelves.is_empty())
+                .map(|(name, shelves)| (*name, shelves))
+                .collect();
+            let blocks = self.take_from_shelves(layout, &shelved, || origin.find_shelves());
+            found.extend(by_name(blocks));
+        }
+        found
     }
 
     /// Puts blocks that were solved here into the disk cache, and into the depot or on shelves. To
