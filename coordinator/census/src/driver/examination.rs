@@ -149,17 +149,13 @@ impl Census {
         }
         for (index, sound) in self.look_over_all(plan, deliveries) {
             let delivery = &mut deliveries[index];
-            let examined = match sound {
-                Ok(Some((ahead, drawn))) => {
-                    delivery.ahead = Some(ahead);
-                    self.try_some(plan, delivery, drawn)
-                }
-                Ok(None) => Ok(false),
-                Err(error) => Err(error),
-            };
+            let examined = sound.and_then(|(ahead, drawn)| {
+                delivery.ahead = Some(ahead);
+                self.try_some(plan, delivery, drawn)
+            });
             match examined {
-                Ok(true) => {}
-                Ok(false) => {
+                Ok(()) => {}
+                Err(TrialError::Lacking) => {
                     // When it comes again, records of it are drawn in any case, and others.
                     *self.lackings.lock().entry(delivery.unit).or_default() += 1;
                     return Ok(Examined::Lacking);
@@ -189,7 +185,7 @@ impl Census {
         &self,
         plan: &Arc<Plan>,
         deliveries: &[Delivery],
-    ) -> Vec<(usize, Sound<Option<LookedOver>>)> {
+    ) -> Vec<(usize, Sound<LookedOver>)> {
         let is_here = deliveries.iter().all(|delivery| delivery.named.is_empty());
         match is_here {
             true => {
@@ -201,7 +197,7 @@ impl Census {
                 let mut in_parts = in_parts.collect::<BTreeSet<u32>>().into_iter();
                 let known = in_parts.try_for_each(|shard| self.part_ranges(plan, shard).map(drop));
                 let look_over = |delivery: &Delivery| {
-                    self.look_over_delivery(plan, delivery, &delivery.blocks).map(Some)
+                    self.look_over_delivery(plan, delivery, &delivery.blocks)
                 };
                 match known {
                     Ok(()) => deliveries.par_iter().map(look_over).enumerate().collect(),
@@ -217,7 +213,7 @@ impl Census {
                 let mut looked_over = Vec::new();
                 for (index, ticket) in tickets {
                     let sound = self.look_over_named(plan, &deliveries[index], ticket);
-                    let is_sound = matches!(sound, Ok(Some(_)));
+                    let is_sound = sound.is_ok();
                     looked_over.push((index, sound));
                     if !is_sound {
                         break;
@@ -228,11 +224,10 @@ impl Census {
         }
     }
 
-    /// All blocks of a delivery in order: those that are only named are read. `None` if one of them
-    /// is not in the depot, or on shelves, or is damaged there.
-    fn blocks_of<'d>(&self, delivery: &'d Delivery) -> Sound<Option<Cow<'d, [Block]>>> {
+    /// All blocks of a delivery in order: those that are only named are read.
+    fn blocks_of<'d>(&self, delivery: &'d Delivery) -> Sound<Cow<'d, [Block]>> {
         if delivery.named.is_empty() {
-            return Ok(Some(Cow::Borrowed(&delivery.blocks)));
+            return Ok(Cow::Borrowed(&delivery.blocks));
         }
         let (mut blocks, begin) = (delivery.blocks.clone(), Instant::now());
         for (id, name) in &delivery.named {
@@ -240,17 +235,17 @@ impl Census {
             match self.store.elsewhere(name, patience) {
                 Ok(Some(Ok(block))) if block.id == *id => blocks.push(block),
                 Ok(Some(Ok(_))) => return flaw("it names a block of another place"),
-                Ok(Some(Err(_)) | None) => return Ok(None),
+                Ok(Some(Err(_)) | None) => return Err(TrialError::Lacking),
                 // The worker may have made it so that it cannot be read here.
                 Err(StoreError::Depot { cause, .. }) if self.store.has_depot() => {
                     tracing::warn!(%cause, "a block that was named cannot be read");
-                    return Ok(None);
+                    return Err(TrialError::Lacking);
                 }
                 Err(error) => return Err(TrialError::Read(error.into())),
             }
         }
         blocks.sort_by_key(|block| (block.id.bucket, block.id.section as u8));
-        Ok(Some(Cow::Owned(blocks)))
+        Ok(Cow::Owned(blocks))
     }
 
     /// Has another worker count a delivery whose blocks are named, if there is one, unless records
@@ -269,7 +264,7 @@ impl Census {
         plan: &Plan,
         delivery: &Delivery,
         ticket: Option<CountTicket>,
-    ) -> Sound<Option<LookedOver>> {
+    ) -> Sound<LookedOver> {
         let Delivery { unit, record, .. } = delivery;
         let stated = match ticket {
             Some(ticket) => ticket.wait()?,
@@ -281,25 +276,25 @@ impl Census {
                 let names: Vec<BlockName> = delivery.named.iter().map(|&(_, name)| name).collect();
                 let may_read = self.store.may_read(&names);
                 if !may_read.map_err(|error| TrialError::Read(error.into()))? {
-                    return Ok(None);
+                    return Err(TrialError::Lacking);
                 }
                 self.check_sums(plan, planned(plan, *unit)?, record)?;
                 self.trials.note_named(record.bytes, false);
                 let ahead = Ahead::of(record.content, statement.ahead);
-                return Ok(Some((ahead, Drawn::default())));
+                return Ok((ahead, Drawn::default()));
             }
             stated => stated.map(|(by, _)| by),
         };
         let sound = {
             let _turn = self.readings.take(rayon::current_num_threads());
-            let Some(blocks) = self.blocks_of(delivery)? else { return Ok(None) };
+            let blocks = self.blocks_of(delivery)?;
             self.trials.note_named(record.bytes, true);
             self.look_over_delivery(plan, delivery, &blocks)?
         };
         if let Some(by) = miscounted {
             self.event(|core| core.miscounted(by, *unit, &delivery.sequence));
         }
-        Ok(Some(sound))
+        Ok(sound)
     }
 
     /// Whether what somebody states of the blocks of a delivery is what the delivery says.
@@ -466,9 +461,8 @@ impl Census {
         }
     }
 
-    /// Derives drawn records of a unit of the plan again. Returns whether its blocks could be read for
-    /// that.
-    fn try_some(&self, plan: &Plan, delivery: &mut Delivery, drawn: Drawn) -> Sound<bool> {
+    /// Derives drawn records of a unit of the plan again.
+    fn try_some(&self, plan: &Plan, delivery: &mut Delivery, drawn: Drawn) -> Sound<()> {
         let Drawn { at_hand, mut to_read } = drawn;
         let read = |sequence: &_, bucket| {
             let blocks = self.wanted_blocks(&Wanted::Bucket(*sequence, bucket))?;
@@ -492,13 +486,13 @@ impl Census {
         }
         if !to_read.is_empty() {
             let _turn = self.trials.take_turn();
-            let Some(blocks) = self.blocks_of(delivery)? else { return Ok(false) };
+            let blocks = self.blocks_of(delivery)?;
             trial.run(&blocks, &to_read)?;
             tried += to_read.len();
         }
         delivery.record.tried = tried as u64;
         self.trials.note_examined(delivery.record.bytes, delivery.record.tried);
-        Ok(true)
+        Ok(())
     }
 
     /// Which of two results of a unit is wrong. All graphs of both are graphs of the unit, so
@@ -507,47 +501,49 @@ impl Census {
     /// graph of a shard that is finished, by its mass; of a class that degrees do not tell, that is
     /// only known when the order is done.
     pub(super) fn judge(&self, case: &Case) -> DisputeVerdict {
-        let Case { plan, accepted, other, is_readable, .. } = case;
         let _turn = self.judgements.lock();
-        let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
-        let judged =
-            self.unit_blocks(plan, other.unit).map_err(TrialError::Read).and_then(|blocks| {
-                self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
-                let try_all =
-                    || Trial::new(self.store.game(), plan, &read).run_all(&blocks, accepted);
-                if !is_readable {
-                    try_all()?;
-                    return Ok(DisputeVerdict::Second);
-                }
-                let others = match self.blocks_of(other) {
-                    Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),
-                    blocks => blocks?.ok_or(TrialError::Gone)?,
-                };
-                // Others may have counted it.
-                match self.look_over(plan, other.unit, &others, &other.record, Counts::Again) {
-                    Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),
-                    looked_over => looked_over?,
-                };
-                let all = |blocks: &[Block]| slots(blocks).collect::<HashSet<u64>>();
-                let (first, second) = (all(&blocks), all(&others));
-                let lacks = |graphs: usize| format!("it lacks {graphs} graphs of the other");
-                let first_lacks = second.difference(&first).count();
-                let second_lacks = first.difference(&second).count();
-                Ok(match (first_lacks, second_lacks) {
-                    (0, 0) => {
-                        try_all()?;
-                        DisputeVerdict::Second
-                    }
-                    (0, some) => DisputeVerdict::SecondFor(lacks(some)),
-                    (some, 0) => DisputeVerdict::First(lacks(some)),
-                    _ => DisputeVerdict::Both("each lacks graphs of the other".to_owned()),
-                })
-            });
-        match judged {
+        match self.find_wrong(case) {
             Ok(verdict) => verdict,
             Err(TrialError::Flaw(flaw)) => DisputeVerdict::First(flaw),
             Err(error) => DisputeVerdict::Unknown(error.to_string()),
         }
+    }
+
+    /// The same, but for flaws, all of which are of the first, and what could not be read.
+    fn find_wrong(&self, case: &Case) -> Sound<DisputeVerdict> {
+        let Case { plan, accepted, other, is_readable, .. } = case;
+        let blocks = self.unit_blocks(plan, other.unit).map_err(TrialError::Read)?;
+        self.look_over(plan, other.unit, &blocks, accepted, Counts::Again)?;
+        let read = |sequence: &_, bucket| self.wanted_blocks(&Wanted::Bucket(*sequence, bucket));
+        let try_all = || Trial::new(self.store.game(), plan, &read).run_all(&blocks, accepted);
+        if !is_readable {
+            try_all()?;
+            return Ok(DisputeVerdict::Second);
+        }
+        let others = self.blocks_of(other).and_then(|others| {
+            // Others may have counted it.
+            self.look_over(plan, other.unit, &others, &other.record, Counts::Again)?;
+            Ok(others)
+        });
+        let others = match others {
+            Err(TrialError::Flaw(why)) => return Ok(DisputeVerdict::SecondFor(why)),
+            Err(TrialError::Lacking) => return Err(TrialError::Gone),
+            others => others?,
+        };
+        let all = |blocks: &[Block]| slots(blocks).collect::<HashSet<u64>>();
+        let (first, second) = (all(&blocks), all(&others));
+        let lacks = |graphs: usize| format!("it lacks {graphs} graphs of the other");
+        let first_lacks = second.difference(&first).count();
+        let second_lacks = first.difference(&second).count();
+        Ok(match (first_lacks, second_lacks) {
+            (0, 0) => {
+                try_all()?;
+                DisputeVerdict::Second
+            }
+            (0, some) => DisputeVerdict::SecondFor(lacks(some)),
+            (some, 0) => DisputeVerdict::First(lacks(some)),
+            _ => DisputeVerdict::Both("each lacks graphs of the other".to_owned()),
+        })
     }
 
     /// Solves units in this process, one after the other: what `take` takes of what should be
