@@ -377,88 +377,102 @@ impl Bundle {
             kinds.map(|kind| (kind, Vec::new())).collect();
         let mut structure = Vec::new();
         for (entry, result) in self.manifest.orders.iter().zip(&results) {
-            let (n, name) = (entry.order, &entry.shard_file);
-            let layout = self.game.layout().on(self.class());
-            let plan = Plan::new(layout, n, PlanOptions::default());
-            let (file, _) = open::regular(&self.named(name)?).with_context(|| name.clone())?;
-            let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
-            let mut shards: Vec<ShardSummary> =
-                shards::read(self.about(), self.class(), file, &sequences)
-                    .with_context(|| name.clone())?;
-            let mut by_size = vec![Summary::default(); pairs(n) + 1];
-            for (shard, planned) in shards.iter().zip(&plan.shards) {
-                let mass = shard.statistics.labelled.all.graphs;
-                let (is_possible, not) = match self.class().is_by_degrees() {
-                    true => (mass == planned.mass, "not"),
-                    false => (mass <= planned.mass, "more than"),
-                };
-                ensure!(
-                    is_possible,
-                    "{name}: {} has mass {mass}, {not} {}",
-                    planned.sequence,
-                    planned.mass
-                );
-                ensure!(
-                    fits_together(self.about(), shard),
-                    "{name}: {}: counts that are impossible together",
-                    planned.sequence
-                );
-                by_size[planned.size].add(&shard.statistics, shard.digest);
-            }
-            for (size, (found, expected)) in by_size.iter().zip(&result.by_size).enumerate() {
-                // Not the whole structure follows from degrees.
-                let of = |summary: &Summary| {
-                    let Summary { statistics, digest } = summary;
-                    (statistics.classes, statistics.labelled, *digest)
-                };
-                let same = of(found) == of(expected);
-                ensure!(
-                    same,
-                    "{name}: shards with {size} edges do not add up to tables/sizes.csv"
-                );
-            }
-            let (found, said) = (Done::of(&shards), entry.done());
-            ensure!(
-                found == said && found.replication() == entry.trust.replication,
-                "{name}: order {n} was done as {found:?}; manifest.json says {said:?}, and {} \
-                 computations of each graph",
-                entry.trust.replication
-            );
-            let count_of_order = shards.len();
+            let (mut shards, sums) = self.shards_of_order(entry, result)?;
+            count += shards.len();
             tables::leave_empty_out(self.class(), &mut shards);
             for (kind, rows) in &mut by_degrees {
-                rows.extend(tables::by_degrees(*kind, n, &shards));
+                rows.extend(tables::by_degrees(*kind, entry.order, &shards));
             }
-            let sum = OrderResult { order: n, by_size }.total().statistics.structure;
-            let of = |cells: &BTreeMap<u64, Cell>, key: u64| {
-                cells.get(&key).copied().unwrap_or_default()
-            };
-            structure.push((n, TableKind::Bipartite, 1, of(&sum.bipartite, 1)));
-            structure.push((n, TableKind::Connectivity, 2, of(&sum.connectivity, 2)));
-            count += count_of_order;
+            structure.push((entry, sums.total().statistics.structure));
         }
         for (kind, rows) in by_degrees {
             self.holds(kind, &tables::breakdown(self.about(), self.class(), kind, None, rows))?;
         }
-        for (n, kind, key, cell) in structure {
-            let rows = self.rows(kind.name())?;
-            let key_column = kind.name();
-            let complete = rows.iter().all(|row| row.contains_key(key_column));
-            ensure!(complete, "tables/{key_column}.csv has no column {key_column}");
-            let is = |row: &BTreeMap<String, String>, column: &str, value: u64| {
-                row.get(column).is_some_and(|text| *text == value.to_string())
-            };
-            let found =
-                rows.iter().find(|row| is(row, "order", n as u64) && is(row, key_column, key));
-            let found = found.map_or(Ok([0; 4]), counts)?;
-            let Cell { classes, labelled } = cell;
-            ensure!(
-                found == [classes.graphs, classes.listed, labelled.graphs, labelled.listed],
-                "tables/{key_column}.csv and {} differ",
-                self.manifest.orders[n - 1].shard_file
-            );
+        for (entry, Structure { bipartite, connectivity, .. }) in structure {
+            self.has_cell(TableKind::Bipartite, entry, &bipartite, 1)?;
+            self.has_cell(TableKind::Connectivity, entry, &connectivity, 2)?;
         }
         Ok(format!("{count} degree sequences"))
+    }
+
+    /// What the shard file of an order says of each degree sequence, and what that adds up to by
+    /// size, which has to be this result.
+    fn shards_of_order(
+        &self,
+        entry: &OrderEntry,
+        result: &OrderResult,
+    ) -> anyhow::Result<(Vec<ShardSummary>, OrderResult)> {
+        let (n, name) = (entry.order, &entry.shard_file);
+        let layout = self.game.layout().on(self.class());
+        let plan = Plan::new(layout, n, PlanOptions::default());
+        let (file, _) = open::regular(&self.named(name)?).with_context(|| name.clone())?;
+        let sequences: Vec<_> = plan.shards.iter().map(|shard| shard.sequence).collect();
+        let shards: Vec<ShardSummary> = shards::read(self.about(), self.class(), file, &sequences)
+            .with_context(|| name.clone())?;
+        let mut by_size = vec![Summary::default(); pairs(n) + 1];
+        for (shard, planned) in shards.iter().zip(&plan.shards) {
+            let mass = shard.statistics.labelled.all.graphs;
+            let (is_possible, not) = match self.class().is_by_degrees() {
+                true => (mass == planned.mass, "not"),
+                false => (mass <= planned.mass, "more than"),
+            };
+            ensure!(
+                is_possible,
+                "{name}: {} has mass {mass}, {not} {}",
+                planned.sequence,
+                planned.mass
+            );
+            ensure!(
+                fits_together(self.about(), shard),
+                "{name}: {}: counts that are impossible together",
+                planned.sequence
+            );
+            by_size[planned.size].add(&shard.statistics, shard.digest);
+        }
+        for (size, (found, expected)) in by_size.iter().zip(&result.by_size).enumerate() {
+            // Not the whole structure follows from degrees.
+            let of = |summary: &Summary| {
+                let Summary { statistics, digest } = summary;
+                (statistics.classes, statistics.labelled, *digest)
+            };
+            let same = of(found) == of(expected);
+            ensure!(same, "{name}: shards with {size} edges do not add up to tables/sizes.csv");
+        }
+        let (found, said) = (Done::of(&shards), entry.done());
+        ensure!(
+            found == said && found.replication() == entry.trust.replication,
+            "{name}: order {n} was done as {found:?}; manifest.json says {said:?}, and {} \
+             computations of each graph",
+            entry.trust.replication
+        );
+        Ok((shards, OrderResult { order: n, by_size }))
+    }
+
+    /// A table by structure has, of the graphs of an order with this key, the counts that its shard
+    /// file adds up to.
+    fn has_cell(
+        &self,
+        kind: TableKind,
+        entry: &OrderEntry,
+        cells: &Breakdown,
+        key: u64,
+    ) -> anyhow::Result<()> {
+        let (rows, key_column) = (self.rows(kind.name())?, kind.name());
+        let complete = rows.iter().all(|row| row.contains_key(key_column));
+        ensure!(complete, "tables/{key_column}.csv has no column {key_column}");
+        let is = |row: &BTreeMap<String, String>, column: &str, value: u64| {
+            row.get(column).is_some_and(|text| *text == value.to_string())
+        };
+        let of_order = |row: &&BTreeMap<String, String>| is(row, "order", entry.order as u64);
+        let found = rows.iter().filter(of_order).find(|row| is(row, key_column, key));
+        let found = found.map_or(Ok([0; 4]), counts)?;
+        let Cell { classes, labelled } = cells.get(&key).copied().unwrap_or_default();
+        ensure!(
+            found == [classes.graphs, classes.listed, labelled.graphs, labelled.listed],
+            "tables/{key_column}.csv and {} differ",
+            entry.shard_file
+        );
+        Ok(())
     }
 
     /// The lists of P1-win graphs: each graph canonical, distinct and of the class, as many of each
