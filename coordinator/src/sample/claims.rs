@@ -22,7 +22,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use trailtrap_worker::process::open;
 
-use super::{SampleError, at};
+use super::error::{SampleError, at};
 
 /// What this process claims of a run, and what it has seen of others. Dropped, it gives back all.
 pub struct Claims {

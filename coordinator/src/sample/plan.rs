@@ -24,7 +24,14 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::process::limits::Size;
 
-use super::{MAX_SAMPLES, SampleError, cost::Cost, endgame::Known, load, nothing, strata::Strata};
+use super::{
+    MAX_SAMPLES,
+    cost::Cost,
+    endgame::Known,
+    error::{SampleError, nothing},
+    load,
+    strata::Strata,
+};
 use crate::machine::core_seconds;
 
 /// What is asked.

@@ -19,7 +19,7 @@ use trailtrap_shared::{
     },
 };
 
-use super::{Parameters, endgame::ExactCounts, verdicts::Verdict};
+use super::{endgame::ExactCounts, parameters::Parameters, verdicts::Verdict};
 
 /// All that is printed.
 #[derive(Clone, Debug, Serialize)]

@@ -2,7 +2,7 @@
 
 use trailtrap_shared::{graph::pairs, sample::model::Model};
 
-use super::SampleError;
+use super::error::SampleError;
 
 /// Numbers of edges.
 pub struct Strata {

@@ -23,7 +23,11 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::process::{limits, open, replace::Replacement};
 
-use super::{CHECKSUMS, Damage, SampleError, at, claims::Claims};
+use super::{
+    CHECKSUMS,
+    claims::Claims,
+    error::{Damage, SampleError, at},
+};
 
 /// A range of the graphs of a stratum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
