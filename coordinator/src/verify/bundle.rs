@@ -477,7 +477,7 @@ impl Bundle {
 
     /// The lists of P1-win graphs: each graph canonical, distinct and of the class, as many of each
     /// size as the tables say, all and connected, unlabelled and labelled; some searched forward.
-    pub fn lists(&self, sample: usize, seed: u64, largest_size: usize) -> anyhow::Result<String> {
+    pub fn lists(&self, sample: usize, seed: u64) -> anyhow::Result<String> {
         let results = self.results()?;
         let (mut graphs, mut searched, mut described) = (0, 0, 0);
         let mut named = HashSet::new();
@@ -500,8 +500,7 @@ impl Bundle {
                 continue;
             };
             ensure!(named.insert(name), "two orders name the list {name}");
-            let list =
-                CheckedList::read(&self.named(name)?, self.class(), sample, seed, largest_size)?;
+            let list = CheckedList::read(&self.named(name)?, self.class(), sample, seed)?;
             ensure!(
                 list.graphs() == 0 || list.order == n,
                 "{name} has graphs of order {}",

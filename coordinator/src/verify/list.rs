@@ -20,7 +20,7 @@ use trailtrap_shared::{
     play,
 };
 
-use super::MOST_POSITIONS;
+use super::{LARGEST_FORWARD_SIZE, MOST_POSITIONS};
 
 /// What a file begins with that `gzip` has made.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -83,8 +83,6 @@ pub struct CheckedList {
     /// Of the text, not compressed.
     pub bytes: u64,
     pub sha256: String,
-    /// The most edges of graphs that are searched forward.
-    largest_size: usize,
     /// Graphs drawn at random, to be searched forward.
     drawn: Vec<Graph>,
 }
@@ -100,14 +98,8 @@ pub struct Compared {
 impl CheckedList {
     /// Reads a list, gzip or plain: each graph of the class and canonical (in nauty's labels), the
     /// lines strictly increasing and so distinct.
-    pub fn read(
-        path: &Path,
-        class: Class,
-        sample: usize,
-        seed: u64,
-        largest_size: usize,
-    ) -> anyhow::Result<Self> {
-        Self::parse(text_of(path)?, class, sample, seed, largest_size)
+    pub fn read(path: &Path, class: Class, sample: usize, seed: u64) -> anyhow::Result<Self> {
+        Self::parse(text_of(path)?, class, sample, seed)
             .with_context(|| format!("{}", path.display()))
     }
 
@@ -148,18 +140,12 @@ impl CheckedList {
                 let (number, text) = (number + 1, String::from_utf8_lossy(text));
                 bail!("line {number}: {text} is not among the P1-wins of the census");
             }
-            untold += u128::from(graph.size() > self.largest_size);
+            untold += u128::from(graph.size() > LARGEST_FORWARD_SIZE);
         }
         Ok((lines == self.graphs()).then_some(Compared { found, untold }))
     }
 
-    fn parse(
-        text: impl BufRead,
-        class: Class,
-        sample: usize,
-        seed: u64,
-        largest_size: usize,
-    ) -> anyhow::Result<Self> {
+    fn parse(text: impl BufRead, class: Class, sample: usize, seed: u64) -> anyhow::Result<Self> {
         let mut reading = Reading {
             text,
             number: 0,
@@ -173,7 +159,6 @@ impl CheckedList {
                 by_size: Vec::new(),
                 bytes: 0,
                 sha256: String::new(),
-                largest_size,
                 drawn: Vec::new(),
             },
         };
@@ -201,7 +186,7 @@ impl CheckedList {
 
     /// Number of those that have too many edges to be searched forward.
     pub fn too_large(&self) -> u128 {
-        self.by_size.iter().skip(self.largest_size + 1).map(|wins| wins.graphs).sum()
+        self.by_size.iter().skip(LARGEST_FORWARD_SIZE + 1).map(|wins| wins.graphs).sum()
     }
 
     /// Searches the graphs drawn forward: P1 has to win them all. Gives their number.
@@ -294,7 +279,7 @@ impl<T: BufRead> Reading<T> {
             list.order
         );
         list.by_size[graph.size()].add(&graph, automorphisms);
-        if graph.size() <= list.largest_size {
+        if graph.size() <= LARGEST_FORWARD_SIZE {
             // Reservoir sampling (Vitter 1985): each candidate stays with equal probability.
             self.candidates += 1;
             if list.drawn.len() < self.sample {
@@ -338,7 +323,7 @@ mod tests {
     fn read(bytes: &[u8]) -> anyhow::Result<CheckedList> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        CheckedList::read(file.path(), Class::All, 0, 1, 0)
+        CheckedList::read(file.path(), Class::All, 0, 1)
     }
 
     #[test]

@@ -42,11 +42,8 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::{counting::recount::AheadCounter, kernel::Solver};
 
-use super::{Check, Drawing, Findings, MOST_POSITIONS};
+use super::{Check, Drawing, Findings, LARGEST_FORWARD_SIZE, MOST_POSITIONS};
 use crate::terminal;
-
-/// Forward search takes 0.4 · 2^m positions.
-pub const LARGEST_FORWARD_SIZE: usize = 20;
 
 /// A finished order that is being checked.
 pub struct Verifier<G: Game> {
