@@ -81,13 +81,17 @@ pub fn ahead(game: GameName, plan: &Plan, blocks: &[Block]) -> Result<ToldAhead,
 #[derive(Default)]
 pub struct AheadCounter {
     class: Class,
-    /// Graphs with an edge more that are told of, with the degrees that its ends had, the lower
-    /// one first, and the weight of the graph without it.
+    /// Graphs with an edge more that are told of, …
     graphs: Vec<Graph>,
-    told: Vec<((usize, usize), u128)>,
-    sums: BTreeMap<(usize, usize), Share>,
-    masses: BTreeMap<(usize, usize), u128>,
+    /// … and of each the ends of that edge, and the weight of the graph without it.
+    told: Vec<(Ends, u128)>,
+    sums: BTreeMap<Ends, Share>,
+    masses: BTreeMap<Ends, u128>,
 }
+
+/// The degrees that the ends of an edge had before there was that edge, the lower one first: they
+/// tell the shard of the graph with it.
+type Ends = (usize, usize);
 
 impl AheadCounter {
     /// Has counted nothing yet.
@@ -101,12 +105,9 @@ impl AheadCounter {
         let weight = u128::from(factorial(n) / automorphisms);
         for (v, others) in G::pairs_ahead(graph, outcome)[..n].iter().enumerate() {
             for u in vertices(*others) {
-                let (one, other) = (graph.degree(u), graph.degree(v));
-                let mut more = *graph;
-                more.add_edge(u, v);
-                if self.class.contains(&more) {
+                if let Some((more, ends)) = self.with_edge(graph, u, v) {
                     self.graphs.push(more);
-                    self.told.push(((one.min(other), one.max(other)), weight));
+                    self.told.push((ends, weight));
                 }
             }
         }
@@ -121,21 +122,28 @@ impl AheadCounter {
     fn add_masses(&mut self, graph: &Graph, weight: u128) {
         for v in 1..graph.order() {
             for u in (0..v).filter(|&u| !graph.has_edge(u, v)) {
-                let mut more = *graph;
-                more.add_edge(u, v);
-                if self.class.contains(&more) {
-                    let (one, other) = (graph.degree(u), graph.degree(v));
-                    *self.masses.entry((one.min(other), one.max(other))).or_default() += weight;
+                if let Some((_, ends)) = self.with_edge(graph, u, v) {
+                    *self.masses.entry(ends).or_default() += weight;
                 }
             }
         }
     }
 
+    /// A graph with an edge more, and the ends of that, unless that leaves the class.
+    fn with_edge(&self, graph: &Graph, u: usize, v: usize) -> Option<(Graph, Ends)> {
+        let mut more = *graph;
+        more.add_edge(u, v);
+        self.class.contains(&more).then(|| {
+            let (one, other) = (graph.degree(u), graph.degree(v));
+            (more, (one.min(other), one.max(other)))
+        })
+    }
+
     fn sum_up(&mut self) {
         let Some(first) = self.graphs.first() else { return };
         let found = many::keys(first.order(), &self.graphs, Kernel::best());
-        for ((degrees, weight), found) in self.told.drain(..).zip(found) {
-            *self.sums.entry(degrees).or_default() +=
+        for ((ends, weight), found) in self.told.drain(..).zip(found) {
+            *self.sums.entry(ends).or_default() +=
                 Share { classes: weight * u128::from(found.automorphisms), labelled: weight };
         }
         self.graphs.clear();
@@ -143,11 +151,11 @@ impl AheadCounter {
 
     fn merge(&mut self, mut other: AheadCounter) {
         other.sum_up();
-        for (degrees, share) in other.sums {
-            *self.sums.entry(degrees).or_default() += share;
+        for (ends, share) in other.sums {
+            *self.sums.entry(ends).or_default() += share;
         }
-        for (degrees, mass) in other.masses {
-            *self.masses.entry(degrees).or_default() += mass;
+        for (ends, mass) in other.masses {
+            *self.masses.entry(ends).or_default() += mass;
         }
     }
 
@@ -162,7 +170,7 @@ impl AheadCounter {
         sequence: &DegreeSequence,
     ) -> Result<ToldAhead, &'static str> {
         self.sum_up();
-        let shard_of = |(low, high): (usize, usize)| {
+        let shard_of = |(low, high): Ends| {
             let mut degrees: Vec<usize> = sequence.bytes().iter().map(|&d| d.into()).collect();
             for degree in [high, low] {
                 let place = degrees.iter().rposition(|&d| d == degree).ok_or(NO_SUCH_SHARD)?;
@@ -171,11 +179,11 @@ impl AheadCounter {
             plan.number(&DegreeSequence::new(degrees)).ok_or(NO_SUCH_SHARD)
         };
         let mut told = ToldAhead::default();
-        for (degrees, share) in self.sums {
-            told.shares.push((shard_of(degrees)?, share));
+        for (ends, share) in self.sums {
+            told.shares.push((shard_of(ends)?, share));
         }
-        for (degrees, mass) in self.masses {
-            told.masses.push((shard_of(degrees)?, mass));
+        for (ends, mass) in self.masses {
+            told.masses.push((shard_of(ends)?, mass));
         }
         told.shares.sort_unstable_by_key(|&(shard, _)| shard);
         told.masses.sort_unstable_by_key(|&(shard, _)| shard);
