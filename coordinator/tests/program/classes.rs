@@ -308,6 +308,18 @@ fn a_class_is_verified() {
     verified(&["--level", "6", "--data", &data.text()]);
 }
 
+/// Where degrees bound a class only roughly, a shard may have parents with degrees that its plans
+/// lack: there are none of them, also when it is solved again.
+#[test]
+fn parents_that_no_plan_has_are_none() {
+    let class: Class = "girth:12".parse().unwrap();
+    let sequence = DegreeSequence::new([[1; 4], [4; 4], [4; 4]].concat());
+    assert!(class.may_have(&sequence));
+    assert!(sequence.parents().iter().any(|parent| !class.may_have(&parent.sequence)));
+    let data = finished(12, "girth:12");
+    verified(&["12", "--level", "6", "--data", &data.text()]);
+}
+
 #[test]
 fn stores_keep_to_their_class() {
     let data = finished(4, "bipartite");
