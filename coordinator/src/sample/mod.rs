@@ -154,17 +154,11 @@ impl<'a> Run<'a> {
         let Parameters { order, model, samples, sizes, .. } = parameters;
         let strata = Strata::new(order, model, |size| exact(&parameters, known, size).is_some())?;
         let strata = strata.within(sizes);
-        let Strata { exact, sampled, .. } = &strata;
-        if exact.is_empty() && sampled.is_empty() {
-            return Err(nothing(model, &strata.shares));
-        }
-        if samples < sampled.len() as u64 {
-            return Err(SampleError::TooFew { samples, strata: sampled.len() });
-        }
+        strata.check(model, samples)?;
         let path = directory.join(PARAMETERS);
         if !path.exists() {
             if let (false, Some(known), Some(size)) =
-                (sampled.is_empty(), known, parameters.endgame_size)
+                (strata.sampled.is_empty(), known, parameters.endgame_size)
             {
                 known.check_outcomes(size)?;
             }

@@ -24,14 +24,7 @@ use trailtrap_shared::{
 };
 use trailtrap_worker::process::limits::Size;
 
-use super::{
-    MAX_SAMPLES,
-    cost::Cost,
-    endgame::Known,
-    error::{SampleError, nothing},
-    load,
-    strata::Strata,
-};
+use super::{MAX_SAMPLES, cost::Cost, endgame::Known, error::SampleError, load, strata::Strata};
 use crate::machine::core_seconds;
 
 /// What is asked.
@@ -242,26 +235,32 @@ pub fn forecast(
 ) -> Result<Forecast, SampleError> {
     let &Question { order, model, endgame_size, recheck, threads, nodes, .. } = question;
     let classes = graphs_by_size(order);
+    let strata = Strata::new(order, model, |size| endgame_size >= Some(size))?;
+    let most_samples = match question.goal {
+        Goal::Samples(samples) => samples,
+        Goal::Width(_) => MAX_SAMPLES,
+    };
+    // What is refused for what it asks is refused before anything is decided.
+    if let Some(sizes) = question.sizes {
+        strata.clone().within(sizes).check(model, most_samples)?;
+    }
     let calibration = calibrate(question, known, pool)?;
     let cost = calibration.cost;
-    let strata = Strata::new(order, model, |size| endgame_size >= Some(size))?;
     let most = strata.most();
     // What all graphs take is told if none takes little.
     let least = strata.shares.iter().position(|&share| share > 0.0);
     let practical = cost.practical(order, most, endgame_size).filter(|&size| Some(size) >= least);
     let [least, most] = question.sizes.unwrap_or([0, practical.unwrap_or(most)]);
     let strata = strata.within([least, most]);
+    strata.check(model, most_samples)?;
     let drawer = Drawer::new(order, model.kind());
     let ways = Ways::new(&drawer, strata.sizes());
     let outlook = Outlook { question, known, calibration: &calibration, strata, ways };
-    if outlook.strata.exact.is_empty() && outlook.strata.sampled.is_empty() {
-        return Err(nothing(model, &outlook.strata.shares));
-    }
     let samples = match question.goal {
         Goal::Samples(samples) => samples,
         Goal::Width(width) => outlook.samples_for(width)?,
     };
-    let (totals, half_width) = outlook.allotted(samples)?;
+    let (totals, half_width) = outlook.allotted(samples);
     let strata = outlook.rows(samples, &totals);
     let core_seconds = total(strata.iter().map(|stratum| stratum.core_seconds));
     let other = endgame_size.and_then(|size| Known::other_size(known, size));
@@ -414,12 +413,8 @@ impl Outlook<'_> {
     }
 
     /// How so many graphs are allotted, stratum by stratum, and half of the interval to expect.
-    fn allotted(&self, samples: u64) -> Result<(Vec<u64>, f64), SampleError> {
-        let Strata { shares, exact, sampled, .. } = &self.strata;
-        let strata = sampled.len();
-        if samples < strata as u64 {
-            return Err(SampleError::TooFew { samples, strata });
-        }
+    fn allotted(&self, samples: u64) -> (Vec<u64>, f64) {
+        let Strata { shares, exact, .. } = &self.strata;
         let drawn = self.ways.of(samples);
         let pilot = |(one, first): (&Drawn, u64)| {
             let each = self.seconds(one.stratum.size) / self.calibration.position;
@@ -444,24 +439,24 @@ impl Outlook<'_> {
             exact.iter().map(|&size| (shares[size], Observed::Exact(self.counted(size))));
         let expected = combined(counted.chain(expected));
         let half_width = expected.map_or(0.0, |expected| (expected.high - expected.low) / 2.0);
-        Ok((totals, half_width))
+        (totals, half_width)
     }
 
     /// About the fewest graphs for which such an interval is to be expected: its width does not
     /// fall with every graph more, nor where strata are split.
     fn samples_for(&self, width: f64) -> Result<u64, SampleError> {
-        let suffice = |samples: u64| Ok::<_, SampleError>(self.allotted(samples)?.1 <= width);
+        let suffice = |samples: u64| self.allotted(samples).1 <= width;
         let (mut least, mut most) = (self.strata.sampled.len() as u64, MAX_SAMPLES);
-        if suffice(least)? {
+        if suffice(least) {
             return Ok(least);
         }
-        if !suffice(most)? {
+        if !suffice(most) {
             return Err(SampleError::Width { samples: most });
         }
         // `least` does not suffice, `most` does.
         while most - least > 1 {
             let middle = least.midpoint(most);
-            if suffice(middle)? { most = middle } else { least = middle }
+            if suffice(middle) { most = middle } else { least = middle }
         }
         Ok(most)
     }

@@ -2,9 +2,10 @@
 
 use trailtrap_shared::{graph::pairs, sample::model::Model};
 
-use super::error::SampleError;
+use super::error::{SampleError, nothing};
 
 /// Numbers of edges.
+#[derive(Clone)]
 pub struct Strata {
     /// The share of the graphs that have 0, 1, … edges.
     pub shares: Vec<f64>,
@@ -44,6 +45,21 @@ impl Strata {
     pub fn within(mut self, [least, most]: [usize; 2]) -> Self {
         self.sampled.retain(|size| (least..=most).contains(size));
         self
+    }
+
+    /// Makes sure that there is something to tell of a model, and a sample at least for each number
+    /// of edges that graphs are drawn of.
+    ///
+    /// # Errors
+    /// All graphs are left out, or there are too few samples.
+    pub fn check(&self, model: Model, samples: u64) -> Result<(), SampleError> {
+        if self.exact.is_empty() && self.sampled.is_empty() {
+            return Err(nothing(model, &self.shares));
+        }
+        match self.sampled.len() {
+            strata if samples < strata as u64 => Err(SampleError::TooFew { samples, strata }),
+            _ => Ok(()),
+        }
     }
 
     /// The most edges of a graph.

@@ -528,6 +528,25 @@ fn a_plan_says_what_a_run_will_find() {
     assert_eq!(statuses, [["exact"; 10].as_slice(), &["measured"; 7]].concat());
 }
 
+/// A plan that is refused for what it asks decides nothing before. Here it could not, as the
+/// outcomes are gone.
+#[test]
+fn what_a_plan_asks_is_looked_at_first() {
+    let endgame = Data::new();
+    census_json(7, &endgame, &["--max-size", "9", "--keep", "minimal"]);
+    for (asked, words) in [
+        (&["--model", "gnm:22", "--samples", "5"][..], "the most are 21"),
+        (&["--model", "labelled", "--samples", "3", "--sizes", "..21"], "do not suffice"),
+        (&["--model", "gnm:12", "--samples", "5", "--sizes", "13.."], "leaves out all graphs"),
+        (&["--model", "gnm:12", "--samples", "5", "--sizes", "12.."], "were not kept"),
+    ] {
+        let plan = ["plan", "sample", "--order", "7", "--endgame", &endgame.text()];
+        let refused = run(&[&plan, asked].concat());
+        assert_eq!((refused.status.code(), &*stdout(&refused)), (Some(1), ""));
+        assert!(stderr(&refused).contains(words), "{}", stderr(&refused));
+    }
+}
+
 /// What cannot be measured is extrapolated, and says so: from smaller endgames, and beyond order
 /// 12.
 #[test]
