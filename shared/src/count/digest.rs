@@ -244,10 +244,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{
-        game::{Retrograde as _, TrailTrap, trail_trap},
-        labelling::hashed,
-    };
+    use crate::game::{TrailTrap, trail_trap::tests::derived};
 
     proptest! {
         #[test]
@@ -287,26 +284,9 @@ mod tests {
         ] {
             let graph = graph6::decode(text.as_bytes()).unwrap();
             let mut digest = Digest::default();
-            digest.add::<TrailTrap>(&graph, &outcome(&graph, &mut HashMap::new()));
+            digest.add::<TrailTrap>(&graph, &derived(&graph, &mut HashMap::new()));
             assert_eq!(digest.to_string(), expected, "{text}");
         }
-    }
-
-    /// By one step of the recurrence after the other; known in canonical labels.
-    fn outcome(
-        graph: &Graph,
-        known: &mut HashMap<Code, trail_trap::Outcome>,
-    ) -> trail_trap::Outcome {
-        let (n, label) = (graph.order(), hashed::label(graph).label);
-        let mut vertex = [0; MAX_ORDER];
-        (0..n).for_each(|v| vertex[usize::from(label[v])] = v as u8);
-        let canonical = graph.relabelled(&label);
-        if !known.contains_key(&canonical.code()) {
-            let of_rest = |rest: &Graph| Ok::<_, ()>(outcome(rest, known));
-            let derived = TrailTrap::derive(&canonical, of_rest).unwrap();
-            known.insert(canonical.code(), derived);
-        }
-        TrailTrap::relabelled(n, &known[&canonical.code()], &vertex)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Families of graphs that papers name, for the tests.
 
-use super::Graph;
+use super::{Code, Graph};
 
 /// Two graphs side by side.
 pub fn beside(one: &Graph, other: &Graph) -> Graph {
@@ -18,7 +18,7 @@ pub fn path(n: usize) -> Graph {
 
 /// K_n.
 pub fn complete(n: usize) -> Graph {
-    Graph::from_code(n, u128::MAX)
+    Graph::from_code(n, Code::new(u128::MAX, u128::MAX))
 }
 
 /// K_{p,q}, the side of p vertices first.

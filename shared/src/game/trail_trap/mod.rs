@@ -317,10 +317,28 @@ impl<R: Rows> Retrograde for TrailTrapIn<R> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::collections::HashMap;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{graph::Code, labelling::hashed};
+
+    /// The outcome of a graph, by one step of the recurrence after the other; `known` has those of
+    /// graphs of its order, in canonical labels.
+    pub(crate) fn derived(graph: &Graph, known: &mut HashMap<Code, Outcome>) -> Outcome {
+        let (n, label) = (graph.order(), hashed::label(graph).label);
+        let mut vertex = [0; MAX_ORDER];
+        (0..n).for_each(|v| vertex[usize::from(label[v])] = v as u8);
+        let canonical = graph.relabelled(&label);
+        if !known.contains_key(&canonical.code()) {
+            let of_rest = |rest: &Graph| Ok::<_, ()>(derived(rest, known));
+            let found = TrailTrap::derive(&canonical, of_rest).unwrap();
+            known.insert(canonical.code(), found);
+        }
+        TrailTrap::relabelled(n, &known[&canonical.code()], &vertex)
+    }
 
     /// The columns of W stand in records as the fold asks for them.
     fn check<R: Rows>(n: usize, wins: &[VertexSet], refuted: VertexSet, first_moves: u16) {

@@ -1,14 +1,19 @@
-//! What the paper proves and computes, held against forward search, which knows nothing of it.
+//! What the paper proves and computes, held against forward search, which knows nothing of it; and,
+//! where that takes too long, against the recurrence, or what a census has counted by it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use super::{ForwardSearch, conditions};
+use super::{
+    ForwardSearch,
+    conditions::{self, CONDITIONS},
+    tests::derived,
+};
 use crate::{
     game::{Move, Search, Solution},
     graph::{
         Graph, VertexSet, all_vertices, component,
         families::{beside, complete, complete_bipartite, grid, path, prism},
-        graph6, nauty, vertices,
+        graph6, nauty, pairs, vertices,
     },
     labelling::hashed,
 };
@@ -174,6 +179,20 @@ fn complete_graphs_and_small_ones() {
     assert_eq!((won, p1_wins(&named("CF")), p1_wins(&named("C~"))), (2, true, true));
 }
 
+/// The last row of each order in the published table: the paper computed K_n up to n = 9. Those of
+/// orders 10 and 11 are new.
+#[test]
+fn published_counts_have_the_complete_graphs_of_the_paper() {
+    let table = include_str!("../../../../results/why/odd-degrees-by-size.csv");
+    let rows = table.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    let number = |cell: &str| cell.parse::<usize>().unwrap();
+    // Order, size, number of odd degrees, graphs, P1-wins.
+    let complete = rows.filter(|row| number(row[1]) == pairs(number(row[0])));
+    let won: Vec<_> = complete.map(|row| (row[3].to_owned(), row[4].to_owned())).collect();
+    let expected = [0, 1, 0, 1, 0, 1, 1, 0, 0, 0, 1].map(|won| ("1".to_owned(), won.to_string()));
+    assert_eq!(won, expected);
+}
+
 #[test]
 fn theorem_5_is_about_complete_bipartite_graphs() {
     // Where p = 1 the theorem says nothing.
@@ -189,20 +208,37 @@ fn theorem_5_is_about_complete_bipartite_graphs() {
     assert!(wins.len() == 15 && wins.iter().all(|&(u, _)| u < 3), "{wins:?}");
 }
 
+/// Larger ones by the recurrence, as they have few subgraphs up to isomorphism, and forward search
+/// would take much memory. The paper has K(3,q) up to q = 11, and K(5,5), by computer.
+#[test]
+fn larger_complete_bipartite_graphs() {
+    fn winning(p: usize, q: usize) -> u16 {
+        derived(&complete_bipartite(p, q), &mut HashMap::new()).first_moves
+    }
+    assert_eq!(winning(3, 5), 15);
+    for q in [7, 9, 11] {
+        assert!(winning(3, q) > 0, "K(3,{q})");
+    }
+    for (p, q) in [(2, 9), (3, 8), (4, 6), (5, 5)] {
+        assert_eq!(winning(p, q), 0, "K({p},{q})");
+    }
+}
+
 #[test]
 fn ladders_grids_and_prisms() {
     // Proposition 7: ladders of odd length from 5 on, by the middle rung and nothing else.
-    for n in [5, 7] {
+    for n in [5, 7, 9] {
         let rung = (n / 2, n + n / 2);
         let wins = winning_first_moves(&grid(2, n));
         assert!(wins.len() == 2 && wins.contains(&rung), "ladder of length {n}: {wins:?}");
     }
     // Rotation by half a turn, where the parities are equal; and small grids where they are not.
-    for (m, n) in [(2, 2), (2, 3), (2, 4), (3, 3), (2, 6), (3, 4), (3, 5), (3, 6)] {
+    let alike = [(2, 2), (2, 4), (3, 3), (2, 6), (3, 5), (2, 8), (4, 4), (2, 10)];
+    for (m, n) in alike.into_iter().chain([(2, 3), (3, 4), (3, 6), (4, 5)]) {
         assert!(!p1_wins(&grid(m, n)), "{m} × {n} grid");
     }
     // Proposition 8.
-    for n in [3, 4, 5, 6, 7] {
+    for n in [3, 4, 5, 6, 7, 8, 9] {
         assert!(!p1_wins(&prism(n)), "prism over C{n}");
     }
 }
@@ -229,16 +265,23 @@ fn lemma_10_parts_the_players() {
 }
 
 /// Lemmas 9, 11 and 12 say where a winning first move of a tree ends and starts, and Theorem 13 what
-/// the tree is like around it. Trees with one edge are another matter.
+/// the tree is like around it. Trees with one edge are another matter. And what conditions say of
+/// trees, among them the remark after the theorem, is true.
 #[test]
 fn winning_first_moves_of_trees() {
-    let mut won = Vec::new();
+    let (mut won, mut won_by_the_remark) = (Vec::new(), 0);
     for n in 3..=12 {
         let mut here = 0;
         for tree in trees(n) {
             let (centres, radius) = conditions::centres(&tree, all_vertices(n));
             let wins = winning_first_moves(&tree);
             here += usize::from(!wins.is_empty());
+            let hold = conditions::that_hold(&tree);
+            for (condition, _) in CONDITIONS.iter().zip(hold).filter(|(_, holds)| *holds) {
+                let (name, p1_wins) = (condition.name, condition.p1_wins);
+                assert_eq!(p1_wins, !wins.is_empty(), "{name}: {tree:?}");
+                won_by_the_remark += usize::from(n >= 8 && name == "tree-long-paths");
+            }
             for (u, v) in wins {
                 assert!(centres.contains(&v) && tree.degree(v) == 3, "{tree:?}: {u}→{v}");
                 let is_between = centres.len() == 2;
@@ -259,6 +302,8 @@ fn winning_first_moves_of_trees() {
         won.push(here);
     }
     assert_eq!(won[..8], [0, 1, 1, 1, 2, 5, 9, 22]);
+    // Paths of 7, 9 and 11 vertices with a leaf at the middle are some of them.
+    assert!(won_by_the_remark >= 3, "{won_by_the_remark}");
 }
 
 /// The reduction of Theorem 19 at its smallest: a cubic graph on n vertices, a vertex more at one of
