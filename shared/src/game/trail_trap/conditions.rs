@@ -299,7 +299,8 @@ mod tests {
     use crate::{
         game::{Search, Solution, trail_trap::ForwardSearch},
         graph::{
-            families::{beside, complete_bipartite},
+            MAX_ORDER,
+            families::{beside, complete_bipartite, prism},
             involution::involutions,
             nauty,
         },
@@ -368,6 +369,22 @@ mod tests {
             graphs.filter(|graph| involutions(graph).fixes_no_edge).count()
         });
         assert_eq!(explained, [5, 10, 42]);
+    }
+
+    /// Whatever their labels, up to the largest order. Other ladders that are closed, with a twist,
+    /// are none.
+    #[test]
+    fn prisms_are_known_by_their_shape() {
+        for k in 3..=MAX_ORDER / 2 {
+            // One vertex of each cycle in turn.
+            let place = |v: usize| if v < k { 2 * v } else { 2 * (v - k) + 1 };
+            let label = std::array::from_fn(|v| if v < 2 * k { place(v) as u8 } else { 0 });
+            let board = Board::of(&prism(k).relabelled(&label));
+            assert!(board.is_prism(), "{k}");
+            let rim = (0..2 * k).map(|v| (v, (v + 1) % (2 * k)));
+            let twisted = Graph::from_edges(2 * k, rim.chain((0..k).map(|v| (v, v + k))));
+            assert!(!Board::of(&twisted).is_prism(), "{k}");
+        }
     }
 
     #[test]
