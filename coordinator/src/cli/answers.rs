@@ -16,7 +16,8 @@ use crate::cli::input::{self, Line};
 /// What commands that answer questions about graphs are asked.
 #[derive(Args)]
 pub struct Questions {
-    /// Files of graph6 lines, `-` for standard input (the default), or graphs themselves
+    /// Files of graph6 lines, plain or gzip, `-` for standard input (the default), or graphs
+    /// themselves
     #[arg(value_name = "FILE|-|GRAPH6")]
     inputs: Vec<OsString>,
     /// How to print the answers

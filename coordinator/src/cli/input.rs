@@ -12,7 +12,7 @@ use std::{
 use trailtrap_shared::graph::graph6;
 use trailtrap_worker::process::open;
 
-use crate::verify::text_of;
+use crate::verify::{text_of, unpacked};
 
 /// One graph of the input, not yet decoded. Of a line that is longer than that of any graph there
 /// is as much as says so.
@@ -48,11 +48,11 @@ pub fn for_each_batch(
     mut take: impl FnMut(Batch) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     if inputs.is_empty() {
-        return read("standard input", io::stdin().lock(), at_most, &mut take);
+        return read_standard_input(at_most, &mut take);
     }
     for input in inputs {
         if input == "-" {
-            read("standard input", io::stdin().lock(), at_most, &mut take)?;
+            read_standard_input(at_most, &mut take)?;
         } else if open::may_be_there(Path::new(input)) {
             match text_of(Path::new(input)) {
                 Ok(text) => read(&input.to_string_lossy(), text, at_most, &mut take)?,
@@ -74,6 +74,22 @@ pub fn for_each_batch(
     Ok(())
 }
 
+/// Packed or not, as files are.
+fn read_standard_input(
+    at_most: usize,
+    take: &mut impl FnMut(Batch) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    const NAME: &str = "standard input";
+    match unpacked(io::stdin().lock()) {
+        Ok(text) => read(NAME, text, at_most, take),
+        Err(error) => take(Err(cannot_read(NAME, error))),
+    }
+}
+
+fn cannot_read(name: &str, error: io::Error) -> anyhow::Error {
+    anyhow::Error::new(error).context(format!("cannot read {name}"))
+}
+
 fn read(
     name: &str,
     mut input: impl BufRead,
@@ -87,9 +103,7 @@ fn read(
             Ok(text) => text,
             Err(error) => {
                 take(Ok(lines))?;
-                return take(
-                    Err(anyhow::Error::new(error).context(format!("cannot read {name}"))),
-                );
+                return take(Err(cannot_read(name, error)));
             }
         };
         if text.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
     path::Path,
 };
 
@@ -67,9 +67,16 @@ const LINE_BYTES: u64 = graph6::LONGEST_LINE as u64 + 1;
 /// It cannot be opened, or begun to be read.
 pub fn text_of(path: &Path) -> anyhow::Result<impl BufRead + use<>> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let mut reader = BufReader::new(file);
-    let start = reader.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
-    let gzip = start.starts_with(&GZIP_MAGIC);
+    let text = unpacked(BufReader::new(file));
+    text.with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The text of a list that is read like this, gzip or plain.
+///
+/// # Errors
+/// It cannot be begun to be read.
+pub fn unpacked(mut reader: impl BufRead + 'static) -> io::Result<BufReader<Box<dyn Read>>> {
+    let gzip = reader.fill_buf()?.starts_with(&GZIP_MAGIC);
     let text: Box<dyn Read> =
         if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
     Ok(BufReader::with_capacity(1 << 20, text))

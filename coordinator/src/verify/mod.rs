@@ -37,7 +37,7 @@ use trailtrap_export::{
 use trailtrap_shared::{class::Class, game::GameName, graph::MAX_ORDER, play};
 use trailtrap_worker::process::{log, open};
 
-pub use self::list::text_of;
+pub use self::list::{text_of, unpacked};
 
 use self::{
     bundle::Bundle,

@@ -2,11 +2,13 @@
 
 use std::{
     ffi::OsStr,
+    fs::{self, File},
     io::Write,
     os::unix::ffi::OsStrExt,
     process::{Output, Stdio},
 };
 
+use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 
 use crate::common::{run, run_with_input, stderr, stdout, succeeded, trailtrap, watch_memory};
@@ -92,11 +94,34 @@ fn a_graph_beyond_the_limit_is_named() {
 fn files_and_things_that_are_none() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("graphs.g6");
-    std::fs::write(&file, "C~\nCF").unwrap();
+    fs::write(&file, "C~\nCF").unwrap();
     let output = run(&["solve", file.to_str().unwrap(), "no-such-file.g6"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stdout(&output), "C~ P1\nCF P1\n");
     assert!(stderr(&output).contains("neither a file nor graph6"));
+}
+
+/// Lists come compressed from `export graphs`, as files or through a pipe.
+#[test]
+fn packed_lists_are_read_wherever_they_come_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("graphs.g6.gz");
+    let mut packed = GzEncoder::new(File::create(&file).unwrap(), Compression::default());
+    packed.write_all(b">>graph6<<C~\nCF\n").unwrap();
+    packed.finish().unwrap();
+    let text = file.to_str().unwrap();
+    for (arguments, input) in [(vec!["solve", text], None), (vec!["solve"], Some(&file))] {
+        let input = input.map_or(Stdio::null(), |path| File::open(path).unwrap().into());
+        let output = trailtrap().args(arguments).stdin(input).output().unwrap();
+        assert_eq!(stdout(&output), "C~ P1\nCF P1\n", "{}", stderr(&output));
+    }
+    // What is cut short is named, after what could be read.
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() - 9]).unwrap();
+    let input = File::open(&file).unwrap();
+    let output = trailtrap().args(["solve", "-"]).stdin(input).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot read standard input"), "{}", stderr(&output));
 }
 
 /// On Linux a name is bytes, and no text in particular.
@@ -104,7 +129,7 @@ fn files_and_things_that_are_none() {
 fn files_may_have_any_name() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join(OsStr::from_bytes(b"graphs-\xff.g6"));
-    std::fs::write(&file, "BG\n").unwrap();
+    fs::write(&file, "BG\n").unwrap();
     for (command, says) in [("solve", "BG P1"), ("verify", "right")] {
         // Without a census nearby.
         let output = trailtrap().arg(command).arg(&file).current_dir(&directory).output().unwrap();
