@@ -65,8 +65,8 @@ struct Held {
     deadline: Option<Duration>,
     /// When it was granted.
     since: Duration,
-    /// Whether it was renewed to its end, and took too long.
-    was_long: bool,
+    /// If it was renewed to its end, and took too long: how many terms were long then.
+    was_long: Option<u32>,
 }
 
 struct Expired {
@@ -98,13 +98,13 @@ impl LeaseTable {
         now: Duration,
     ) -> u64 {
         let deadline = Some(now + self.term);
-        self.insert(Held { worker, purpose, units, deadline, since: now, was_long: false })
+        self.insert(Held { worker, purpose, units, deadline, since: now, was_long: None })
     }
 
     /// Leases units to a worker of this process, which needs no deadline.
     pub fn grant_embedded(&mut self, worker: WorkerId, purpose: Purpose, units: Vec<Unit>) -> u64 {
         let since = Duration::ZERO;
-        self.insert(Held { worker, purpose, units, deadline: None, since, was_long: false })
+        self.insert(Held { worker, purpose, units, deadline: None, since, was_long: None })
     }
 
     fn insert(&mut self, held: Held) -> u64 {
@@ -199,17 +199,19 @@ impl LeaseTable {
         let number = *long.next()?.0;
         let ended = self.expire_one(number);
         if let Some(Expired { held, .. }) = self.expired.get_mut(&number) {
-            held.was_long = true;
+            held.was_long = Some(self.long);
         }
         ended
     }
 
     /// Results came under a lease that has expired, and nobody else has delivered them yet: if it
     /// was ended because it took long, units take longer than was thought, and from now on twice as
-    /// long is long. Else whoever gets such a unit might lose it before it is done.
+    /// long is long. Else whoever gets such a unit might lose it before it is done. Several that
+    /// were ended before one of them came tell no more than that one: if each counted, there would
+    /// soon be nothing that is long.
     pub fn came_late(&mut self, number: u64) {
         if let Some(Expired { held, .. }) = self.expired.get_mut(&number)
-            && std::mem::take(&mut held.was_long)
+            && held.was_long.take() == Some(self.long)
         {
             self.long = self.long.saturating_mul(2);
         }
@@ -222,7 +224,7 @@ impl LeaseTable {
         if held.worker != worker {
             return None;
         }
-        let may_go_on = held.purpose == Purpose::Solve && (delivers || !held.was_long);
+        let may_go_on = held.purpose == Purpose::Solve && (delivers || held.was_long.is_none());
         may_go_on.then_some(&held.units[..])
     }
 
@@ -409,6 +411,29 @@ mod tests {
         let third = table.grant(2, Purpose::Solve, vec![unit(2)], at(2061));
         table.renew(2, &[third], at(3262));
         assert!(table.expire_long(at(3262), |_, _| true).is_some());
+    }
+
+    /// Many that take long go to others before the first of them is done, and all come late:
+    /// whoever hangs afterwards is waited for twice as long, and not for ever.
+    #[test]
+    fn what_was_long_at_the_same_time_tells_once_that_more_time_is_needed() {
+        let mut table = LeaseTable::new(1, TERM);
+        let grant = |table: &mut LeaseTable, shard: u32, now: u64| {
+            table.grant(1, Purpose::Solve, vec![unit(shard)], at(now))
+        };
+        let slow: Vec<u64> = (0..40).map(|shard| grant(&mut table, shard, 0)).collect();
+        for _ in &slow {
+            assert!(table.expire_long(at(601), |_, _| true).is_some());
+        }
+        let hung = grant(&mut table, 40, 601);
+        slow.iter().for_each(|&lease| table.came_late(lease));
+        assert_eq!(table.expire_long(at(1801), |_, _| true), None);
+        assert!(table.expire_long(at(1802), |_, _| true).is_some());
+        // That one comes late as well.
+        table.came_late(hung);
+        grant(&mut table, 41, 1802);
+        assert_eq!(table.expire_long(at(4202), |_, _| true), None);
+        assert!(table.expire_long(at(4203), |_, _| true).is_some());
     }
 
     #[test]
