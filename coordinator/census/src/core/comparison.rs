@@ -65,8 +65,7 @@ impl Comparisons {
     }
 
     /// Units for this worker, which has room for so many graphs, beside these others, none of which
-    /// it has solved itself. One that was tried in vain goes alone, so that it is known which one it
-    /// is.
+    /// it has solved itself. Those that were tried in vain go alone as units to be solved do.
     pub(super) fn lease(
         &mut self,
         worker: &Author,
@@ -83,7 +82,7 @@ impl Comparisons {
             };
             !open.by.is(worker) && (open.setbacks.is_empty() || is_admitted())
         };
-        let is_alone = |open: &Open| !open.setbacks.is_empty();
+        let is_alone = |open: &Open| open.setbacks.goes_alone();
         self.bundle(is_for_worker, is_alone, room, load)
     }
 
@@ -260,6 +259,17 @@ mod tests {
         };
         assert_eq!(lease(&mut comparisons, &[worker("a"), worker("c")]), []);
         assert_eq!(lease(&mut comparisons, &[worker("a")]), [unit(1)]);
+    }
+
+    #[test]
+    fn what_was_late_once_goes_together_again() {
+        let mut comparisons = comparisons(1.0);
+        (0..3).for_each(|shard| comparisons.add(unit(shard), worker("a")));
+        for (name, units) in [("b", 3), ("c", 3), ("d", 1)] {
+            let bundle = comparisons.lease(&worker(name), &[], 0, light);
+            assert_eq!(bundle.len(), units);
+            comparisons.give_back(&bundle, &worker(name), Setback::Late);
+        }
     }
 
     #[test]

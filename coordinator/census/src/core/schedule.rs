@@ -253,8 +253,8 @@ impl Schedule {
     /// Takes a bundle of ready units for a worker, beside these `others` that want work; empty if
     /// nothing is ready for it. It comes from the worker's share of the smallest number of edges
     /// that has something there, or else from somebody's who has much left. The bundle shrinks
-    /// when there is little to share. A unit that was tried in vain goes alone, so that it is
-    /// known which one it is, and to somebody else if possible.
+    /// when there is little to share. A unit that was tried in vain goes to somebody else if
+    /// possible, and alone if it may be what it was in vain for ([`Setbacks::goes_alone`]).
     pub fn lease(&mut self, asked: Asked, author: &Author, others: &[Author]) -> Vec<Unit> {
         // What is solved together is solved by all threads of a worker.
         let fair = |sharers: usize| self.ready_work / sharers.max(1) as u64;
@@ -273,7 +273,7 @@ impl Schedule {
             }
             let more = Load::of(&self.plan, unit);
             graphs += more.graphs;
-            let alone = self.setbacks.contains_key(&unit);
+            let alone = self.setbacks.get(&unit).is_some_and(Setbacks::goes_alone);
             let is_bundle = work + more.work <= aim && graphs <= asked.room.max(LEAST_TOGETHER);
             let fits = match bundle.first() {
                 None => true,
@@ -782,6 +782,23 @@ mod tests {
         assert_eq!(again.into_keys().collect::<Vec<_>>(), [lost]);
         assert_eq!(mended.recall().recalled.len(), stored.len());
         assert!(mended.is_done());
+    }
+
+    /// What a worker had that went away is leased together once more: parts of a shard read the
+    /// same. If that is what such workers die of, each goes alone after that.
+    #[test]
+    fn what_was_late_once_goes_together_again() {
+        let mut schedule = schedule(6);
+        for _ in 0..2 {
+            let first = schedule.lease(ALONE, &worker("a"), &[]);
+            let content = computed(&schedule, first[0], 0).content;
+            schedule.finish(first[0], content);
+        }
+        for (name, is_together) in [("a", true), ("b", true), ("c", false)] {
+            let bundle = schedule.lease(ALONE, &worker(name), &[]);
+            assert_eq!(bundle.len() > 1, is_together, "two shards of two edges");
+            schedule.give_back(&bundle, &worker(name), Setback::Late);
+        }
     }
 
     #[test]

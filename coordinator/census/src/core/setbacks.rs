@@ -31,6 +31,8 @@ impl<'a> From<Option<&'a String>> for Setback<'a> {
 pub struct Setbacks {
     /// By the name of the worker, the reasons of its failures; none if it was late only.
     by: BTreeMap<String, Vec<String>>,
+    /// How often somebody was late.
+    late: u32,
 }
 
 impl Setbacks {
@@ -40,16 +42,25 @@ impl Setbacks {
             return;
         }
         let reasons = self.by.entry(author.name().to_owned()).or_default();
-        if let Setback::Failed(why) = setback
-            && reasons.len() < ATTEMPTS
-        {
-            reasons.push(format!("{author}: {why}"));
+        match setback {
+            Setback::Failed(why) if reasons.len() < ATTEMPTS => {
+                reasons.push(format!("{author}: {why}"));
+            }
+            Setback::Late => self.late = self.late.saturating_add(1),
+            Setback::None | Setback::Failed(_) => {}
         }
     }
 
     /// Whether nobody has tried in vain.
     pub fn is_empty(&self) -> bool {
         self.by.is_empty()
+    }
+
+    /// Whether it goes alone, so that it is known which one it is: somebody has failed at it, or
+    /// whoever had it was late twice, and may have died of it. Once is what happens to machines;
+    /// and what was to be solved together reads the same.
+    pub fn goes_alone(&self) -> bool {
+        self.late > 1 || self.failures().next().is_some()
     }
 
     /// Whether so many different workers have failed that nobody is asked any more.
@@ -122,5 +133,19 @@ mod tests {
         setbacks.note(&bea, Setback::Late);
         assert!(setbacks.admit(&ann, std::slice::from_ref(&bea)), "neither is better");
         assert_eq!(setbacks.failures().count(), 0);
+    }
+
+    #[test]
+    fn what_failed_or_was_late_twice_goes_alone() {
+        let ann = worker("Ann");
+        let noted = |all: &[Setback]| {
+            let mut setbacks = Setbacks::default();
+            all.iter().for_each(|&setback| setbacks.note(&ann, setback));
+            setbacks
+        };
+        let alone = |all: &[Setback]| noted(all).goes_alone();
+        assert!(!alone(&[]) && !alone(&[Setback::Late, Setback::None]));
+        // Also if it is one machine that comes back under its name.
+        assert!(alone(&[Setback::Late; 2]) && alone(&[Setback::Failed("out of memory")]));
     }
 }
