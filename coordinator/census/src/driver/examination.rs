@@ -206,13 +206,14 @@ impl Census {
             }
             // One of them is in memory at a time, and others are counted elsewhere meanwhile.
             false => {
+                let edition = self.state().core.edition();
                 let put_out = |delivery| self.put_out(plan, delivery);
                 let mut tickets: Vec<(usize, Option<CountTicket>)> =
                     deliveries.iter().map(put_out).enumerate().collect();
                 tickets.sort_by_key(|(_, ticket)| ticket.is_some());
                 let mut looked_over = Vec::new();
                 for (index, ticket) in tickets {
-                    let sound = self.look_over_named(plan, &deliveries[index], ticket);
+                    let sound = self.look_over_named(plan, &deliveries[index], ticket, edition);
                     let is_sound = sound.is_ok();
                     looked_over.push((index, sound));
                     if !is_sound {
@@ -258,18 +259,24 @@ impl Census {
     }
 
     /// Looks a delivery over whose blocks are named: by what another worker states of it, if it
-    /// agrees with what is delivered, or else by what is read here, which tells who is wrong.
+    /// agrees with what is delivered, or else by what is read here, which tells who is wrong. What
+    /// came in an edition that is over is read for nobody.
     fn look_over_named(
         &self,
         plan: &Plan,
         delivery: &Delivery,
         ticket: Option<CountTicket>,
+        edition: u32,
     ) -> Sound<LookedOver> {
         let Delivery { unit, record, .. } = delivery;
         let stated = match ticket {
             Some(ticket) => ticket.wait()?,
             None => None,
         };
+        // With another edition all leases are void, and all that others were to count is given up.
+        if self.state().core.edition() != edition {
+            return Err(TrialError::Gone);
+        }
         let miscounted = match stated {
             Some((_, statement)) if self.agrees(delivery, &statement) => {
                 // Whoever has counted it may be allowed to read what this process is not.
@@ -609,6 +616,43 @@ mod tests {
         (directory, Census::open(&path, options).unwrap())
     }
 
+    /// By its number, one of several results of a unit that Ann may deliver: large enough to be
+    /// counted by others. Its blocks are nowhere.
+    fn named(plan: &Plan, unit: Unit, number: u8) -> Delivery {
+        let (sequence, part) = (plan.shard_of(unit).sequence, unit.part);
+        let place = |section| BlockId { sequence, part, bucket_bits: 0, bucket: 0, section };
+        let name = BlockName { checksum: Checksum([number; 16]), length: 1 << 20 };
+        let (blocks, summary, ann) =
+            (Vec::new(), Summary::default(), Author::new("Ann", "portable"));
+        let mut delivered = delivery(unit, sequence, blocks, summary, Duration::ZERO, ann);
+        delivered.record.content = Content([number; 16]);
+        delivered.record.bytes = 2 << 20;
+        delivered.named =
+            [Section::Keys, Section::Outcomes].map(|section| (place(section), name)).to_vec();
+        delivered.told_ahead = Some(ToldAhead::default());
+        delivered
+    }
+
+    /// When an edition begins, what others were to count is given up. It is not read here instead:
+    /// nothing of it would be accepted.
+    #[test]
+    fn what_is_void_is_not_counted() {
+        let (_directory, census) = census(0.0);
+        let plan = census.plan_in_work().unwrap();
+        census.counting.wait(2, &Author::new("Bea", "portable"));
+        let delivered = named(&plan, Unit { order: ORDER as u8, shard: 100, part: 0 }, 1);
+        let look_over = |edition: u32| {
+            let ticket = census.put_out(&plan, &delivered);
+            assert!(ticket.is_some(), "Bea could count it");
+            census.counting.clear();
+            census.look_over_named(&plan, &delivered, ticket, edition).err().unwrap()
+        };
+        let edition = census.state().core.edition();
+        assert!(matches!(look_over(edition), TrialError::Lacking), "it is looked for");
+        assert!(matches!(look_over(edition - 1), TrialError::Gone), "it is not");
+        census.close().unwrap();
+    }
+
     /// What another worker states of blocks that are only named is taken for what their deliverer
     /// says if that is the same in everything: also if the counts alone are others.
     #[test]
@@ -694,29 +738,8 @@ mod tests {
             assert_eq!(census.odds_after_lackings(other, odds), odds);
         }
 
-        let (ann, bea) = (Author::new("Ann", "portable"), Author::new("Bea", "portable"));
-        census.counting.wait(2, &bea);
-        // By their contents, different results of a unit that is large enough to be counted by others.
-        let delivered = |unit: Unit, number: u8| {
-            let sequence = plan.shard_of(unit).sequence;
-            let place = |section| BlockId {
-                sequence,
-                part: unit.part,
-                bucket_bits: 0,
-                bucket: 0,
-                section,
-            };
-            let name = BlockName { checksum: Checksum([number; 16]), length: 1 << 20 };
-            let (blocks, summary) = (Vec::new(), Summary::default());
-            let mut delivered =
-                delivery(unit, sequence, blocks, summary, Duration::ZERO, ann.clone());
-            delivered.record.content = Content([number; 16]);
-            delivered.record.bytes = 2 << 20;
-            delivered.named =
-                [Section::Keys, Section::Outcomes].map(|section| (place(section), name)).to_vec();
-            delivered.told_ahead = Some(ToldAhead::default());
-            delivered
-        };
+        census.counting.wait(2, &Author::new("Bea", "portable"));
+        let delivered = |unit: Unit, number: u8| named(&plan, unit, number);
         let is_put_out =
             |unit: Unit, number: u8| census.put_out(&plan, &delivered(unit, number)).is_some();
         let drawn =
