@@ -237,16 +237,23 @@ impl Census {
                 Ok(Some(Ok(block))) if block.id == *id => blocks.push(block),
                 Ok(Some(Ok(_))) => return flaw("it names a block of another place"),
                 Ok(Some(Err(_)) | None) => return Err(TrialError::Lacking),
-                // The worker may have made it so that it cannot be read here.
-                Err(StoreError::Depot { cause, .. }) if self.store.has_depot() => {
-                    tracing::warn!(%cause, "a block that was named cannot be read");
-                    return Err(TrialError::Lacking);
-                }
-                Err(error) => return Err(TrialError::Read(error.into())),
+                Err(error) => return Err(self.unreadable(error)),
             }
         }
         blocks.sort_by_key(|block| (block.id.bucket, block.id.section as u8));
         Ok(Cow::Owned(blocks))
+    }
+
+    /// What it means that this was said of a block that was named: unless the depot is away, its
+    /// worker may have made it so that it cannot be read here.
+    fn unreadable(&self, error: StoreError) -> TrialError<CensusError> {
+        match error {
+            StoreError::Depot { cause, .. } if self.store.has_depot() => {
+                tracing::warn!(%cause, "a block that was named cannot be read");
+                TrialError::Lacking
+            }
+            error => TrialError::Read(error.into()),
+        }
     }
 
     /// Has another worker count a delivery whose blocks are named, if there is one, unless records
@@ -282,7 +289,7 @@ impl Census {
                 // Whoever has counted it may be allowed to read what this process is not.
                 let names: Vec<BlockName> = delivery.named.iter().map(|&(_, name)| name).collect();
                 let may_read = self.store.may_read(&names);
-                if !may_read.map_err(|error| TrialError::Read(error.into()))? {
+                if !may_read.map_err(|error| self.unreadable(error))? {
                     return Err(TrialError::Lacking);
                 }
                 self.check_sums(plan, planned(plan, *unit)?, record)?;
