@@ -90,10 +90,36 @@ impl CensusStatus {
 }
 
 impl DataDirectory {
-    /// Leaves a snapshot for onlookers.
+    /// Leaves a snapshot for onlookers: without what alarms are about, as one is left every second.
     pub fn publish(&self, status: &CensusStatus) {
-        if let Err(error) = status.write(&self.path().join(STATUS)) {
+        if let Err(error) = status.clone().brief().write(&self.path().join(STATUS)) {
             tracing::debug!(%error, "cannot write the status");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::Arc};
+
+    use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
+
+    use super::*;
+    use crate::records::alarm::{Alarm, AlarmKind};
+
+    #[test]
+    fn a_snapshot_does_not_grow_with_what_is_doubted() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::take(&place.path().join("data")).unwrap();
+        let unit = Unit { order: 7, shard: 3, part: 0 };
+        let sequence = DegreeSequence::new([0; 7]);
+        let length = |doubted: usize| {
+            let alarm = Alarm::at(0, AlarmKind::Trial, unit, &sequence, "wrong".to_owned());
+            let alarm = Arc::new(Alarm { doubted: vec![unit; doubted], ..alarm });
+            let alarms = vec![(1, alarm)];
+            directory.publish(&CensusStatus { alarms, ..CensusStatus::default() });
+            fs::metadata(directory.path().join(STATUS)).unwrap().len()
+        };
+        assert_eq!(length(10_000), length(0));
     }
 }
