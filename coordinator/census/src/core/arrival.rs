@@ -440,9 +440,8 @@ impl Core {
     pub(super) fn refuse(&mut self, id: ArrivalId, refusal: Refusal) {
         let Some(arrival) = self.arrivals.remove(&id) else { return };
         if let Some(ended) = arrival.ended.filter(|_| arrival.edition == self.edition) {
-            let why = refusal.to_string();
-            let is_to_blame = matches!(refusal, Refusal::Wrong { .. });
-            self.make_available(ended, is_to_blame.then_some(&why).into());
+            // What somebody has got wrong is no failure of the unit: liars would set it aside.
+            self.make_available(ended, Setback::None);
         }
         self.emit(Effect::Answer { arrival: id, answer: Err(refusal) });
         self.after_scrutiny();

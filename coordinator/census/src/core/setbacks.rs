@@ -20,12 +20,6 @@ pub enum Setback<'a> {
     Failed(&'a str),
 }
 
-impl<'a> From<Option<&'a String>> for Setback<'a> {
-    fn from(failure: Option<&'a String>) -> Self {
-        failure.map_or(Setback::None, |why| Setback::Failed(why))
-    }
-}
-
 /// Who has tried one unit in vain, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Setbacks {
