@@ -234,7 +234,7 @@ fn costs_orders(
     if !outcomes_kept && !can_be_solved_alone(plan, doubted, has_gone)? {
         return Ok(true);
     }
-    Ok(plan.order > ENUMERATED_ORDER + 1 && !store.has_graphs(plan.order - 1)?)
+    Ok(plan.order > ENUMERATED_ORDER + 1 && !store.has_all_graphs(plan.order - 1)?)
 }
 
 #[cfg(test)]

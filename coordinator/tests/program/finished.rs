@@ -871,6 +871,23 @@ fn what_costs_an_order_is_not_doubted_by_mistake() {
     assert!(units().iter().all(|instance| !solved.contains(instance)), "all of the order");
 }
 
+/// Of an order whose graphs have served, and are gone, some are made again. They do not pass for all
+/// of them, so nobody misses the others.
+#[test]
+fn graphs_that_came_back_do_not_pass_for_all() {
+    let data = Data::new();
+    let keep = ["--keep", "graphs"];
+    let [seven, eight] = [7, 8].map(|order| census_json(order, &data, &keep));
+    let text = data.text();
+    let doubt = ["alarms", "--doubt", "7", "--shard", "0,0,0,0,0,0,0", "--because", "odd"];
+    succeeded(&run(&[&doubt[..], &["--data", &text]].concat()));
+    // Order 8 is not closed again, which would drop them.
+    assert_eq!(census_json(7, &data, &keep), seven);
+    assert_eq!(failures_of(&["7", "--level", "2", "--data", &text]), HashMap::new());
+    assert_eq!(census_json(8, &data, &keep), eight);
+    assert_eq!(failures_of(&["--level", "2", "--data", &text]), HashMap::new());
+}
+
 /// An alarm about an order that this one was computed from counts, one about an order above does
 /// not.
 #[test]

@@ -315,7 +315,7 @@ impl FinishedOrder {
         let plan = store::plan(store.layout(), order, &record)?;
         let outcomes_kept = record.outcomes_kept;
         let may_be_gone = record.graphs_dropped || store.order(order + 1)?.is_some();
-        let graphs_kept = outcomes_kept || !may_be_gone || store.has_graphs(order)?;
+        let graphs_kept = outcomes_kept || !may_be_gone || store.has_all_graphs(order)?;
         let mut retired_size = plan.retired_size(record.graphs_dropped).filter(|_| !outcomes_kept);
         // A run that was to do more drops those with most edges, too.
         if retired_size < Some(plan.max_size) && !outcomes_kept && lacks_last(store, &plan)? {

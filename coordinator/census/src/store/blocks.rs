@@ -16,7 +16,7 @@ use super::{
     database::{BLOB_BYTES, family, section_name, unlogged},
     depot::{reference, referred},
     keys::{block_key, parity_key},
-    parity,
+    parity, plan,
 };
 
 impl Store {
@@ -217,6 +217,23 @@ impl Store {
             let first = db.iterator_cf(keys, mode).next().transpose()?;
             Ok(first.is_some_and(|(key, _)| key.starts_with(&prefix)))
         })
+    }
+
+    /// Whether all graphs of an order are there that are on record, as [`Store::has_graphs`] does.
+    /// When all of the next order is done they go, all at once; if that is withdrawn later, those
+    /// that were made again since may be all that is there.
+    ///
+    /// # Errors
+    ///
+    /// As there; or the record is of another plan than this program makes.
+    pub fn has_all_graphs(&self, order: usize) -> Result<bool, StoreError> {
+        if !self.has_graphs(order)? {
+            return Ok(false);
+        }
+        let had_served = self.order(order + 1)?.is_some_and(|next| next.withdrawn);
+        let Some(record) = self.order(order)?.filter(|_| had_served) else { return Ok(true) };
+        let plan = plan(self.layout(), order, &record)?;
+        Ok(!self.has_any_gone(&plan, plan.units(), Section::Keys)?)
     }
 }
 
