@@ -3,7 +3,14 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use trailtrap_census::{records::OrderRecord, store::Store};
+use trailtrap_census::{
+    records::{
+        OrderRecord,
+        alarm::{Alarm, AlarmKind},
+    },
+    store::{self, Store},
+};
+use trailtrap_shared::{graph::degree::DegreeSequence, plan::Unit};
 
 use crate::common::{
     Data, FAMILIES, PATIENCE, Process, census, census_json, coordinator, eventually, expected,
@@ -364,6 +371,42 @@ fn units_of_more_edges_are_of_no_concern() {
     // They count again when they are wanted.
     limited(&data, 12, &[]);
     assert_eq!(census_json(8, &data, &[]), WHOLE);
+}
+
+/// What such a run has left is taken back without the result of less, which does not follow from
+/// it.
+#[test]
+fn a_result_outlives_what_was_done_beyond_it() {
+    let data = Data::new();
+    let further = limited(&data, 12, &[]);
+    let instance = || {
+        let store = Store::open_read_only(&data.path().join("store")).unwrap();
+        let record = store.order(8).unwrap().unwrap();
+        let plan = store::plan_up_to(store.layout(), 8, &record, 12).unwrap();
+        let unit = Unit { order: 8, shard: plan.layer(11).next().unwrap(), part: 0 };
+        (unit, store.unit(unit).unwrap().map(|record| record.instance))
+    };
+    let (unit, solved) = instance();
+    {
+        // As a run leaves it that was to go on from 9 edges and was killed.
+        let store = Store::open(&data.path().join("store"), None, None).unwrap();
+        let record = store.order(8).unwrap().unwrap();
+        let result = record.result.map(|by_size| by_size[..=9].to_vec());
+        store.put_order(8, &OrderRecord { result, max_size: Some(9), ..record }).unwrap();
+        let sequence = DegreeSequence::new([0; 8]);
+        let alarm = Alarm::at(0, AlarmKind::Damage, unit, &sequence, "damaged".to_owned());
+        let (doubted, settled) = (vec![unit], Some("it is solved again".to_owned()));
+        let last_instance = solved.unwrap();
+        let alarm = Alarm { doubted, last_instance, settled, ..alarm };
+        store.put_alarm(1, &alarm).unwrap();
+    }
+    let less = census(8, &data, &["--max-size", "9"]);
+    succeeded(&less);
+    assert!(!stderr(&less).contains("withdrawn"), "{}", stderr(&less));
+    assert_eq!(limits(&parsed(&stdout(&less)))[7], Some(9));
+    assert_eq!(instance(), (unit, None), "it was taken back");
+    assert_eq!(limited(&data, 12, &[]), further);
+    assert!(instance().1 > solved);
 }
 
 #[test]

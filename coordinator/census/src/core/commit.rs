@@ -139,7 +139,8 @@ impl Core {
     }
 
     /// The units are taken back and the edition is begun, in the store. Results of orders from
-    /// `first` on are withdrawn.
+    /// `first` on are withdrawn, but for those that do not follow from the units: these are found
+    /// again.
     pub fn begun(&mut self, first: Option<usize>) {
         self.editions_due -= 1;
         if let Some(first) = first {

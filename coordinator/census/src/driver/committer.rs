@@ -170,11 +170,11 @@ impl Census {
         self.store.take_back(&stale)
     }
 
-    /// Takes those of these units back that are in the store, with results of orders that they
-    /// belong to and of those above, and begins an edition; with them, whole orders where it takes
-    /// that ([`withdrawal`]). What was computed from them stays on record: it counts again if they
-    /// come out as they were, and is solved again otherwise, with its order if what it reads has
-    /// gone.
+    /// Takes those of these units back that are in the store, with the results that follow from
+    /// them, of their orders and of those above, and begins an edition; with them, whole orders
+    /// where it takes that ([`withdrawal`]). What was computed from them stays on record: it counts
+    /// again if they come out as they were, and is solved again otherwise, with its order if what
+    /// it reads has gone.
     fn begin_edition(&self, doubted: Vec<Unit>) -> Result<(), CensusError> {
         if self.has_ended() {
             return Ok(());
@@ -197,8 +197,10 @@ impl Census {
         let alone = |order: &OrderOnRecord| self.can_be_solved_alone(order);
         let whole = withdrawal::whole_orders(&orders, alone, |order| self.lacks_parents(order))?;
         let (mut units, mut withdrawn, mut had_results) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_affected = false;
         for (order, is_whole) in orders.into_iter().zip(whole) {
             let n = order.order;
+            let before = units.len();
             match is_whole {
                 // Those that are doubted are among them.
                 true => {
@@ -208,7 +210,8 @@ impl Census {
                 }
                 false => units.extend(order.doubted),
             }
-            if let Some(record) = order.record.filter(|_| !units.is_empty()) {
+            is_affected |= self.follows_from(n, order.record.as_ref(), &units[before..])?;
+            if let Some(record) = order.record.filter(|_| is_affected) {
                 had_results.extend(record.result.as_ref().map(|_| order_name(n, record.max_size)));
                 let graphs_dropped = record.graphs_dropped && !is_whole;
                 withdrawn.push((n, OrderRecord { graphs_dropped, ..record.withdraw() }));
@@ -226,6 +229,23 @@ impl Census {
         *self.parent_plan.lock() = None;
         self.event(|core| core.begun(first));
         Ok(())
+    }
+
+    /// Whether something follows from one of these units of an order, and goes with it: beside a
+    /// limited result, nothing from what a run has left that was to do more.
+    fn follows_from(
+        &self,
+        n: usize,
+        record: Option<&OrderRecord>,
+        units: &[Unit],
+    ) -> Result<bool, StoreError> {
+        let is_limited =
+            |record: &&OrderRecord| record.result.is_some() && record.max_size.is_some();
+        let Some(record) = record.filter(is_limited).filter(|_| !units.is_empty()) else {
+            return Ok(!units.is_empty());
+        };
+        let plan = store::plan(self.store.layout(), n, record)?;
+        Ok(units.iter().any(|&unit| !plan.leaves_out(unit)))
     }
 
     /// Whether the doubted units of an order whose outcomes go can be solved again without the rest
