@@ -871,6 +871,25 @@ fn what_costs_an_order_is_not_doubted_by_mistake() {
     assert!(units().iter().all(|instance| !solved.contains(instance)), "all of the order");
 }
 
+/// Who asks for an order that was taken back whole is told to keep of it what was kept.
+#[test]
+fn an_order_that_was_taken_back_is_asked_for_as_it_was_kept() {
+    for keep in ["graphs", "minimal"] {
+        let data = Data::new();
+        let (text, keep) = (data.text(), ["--keep", keep]);
+        let before = census_json(7, &data, &keep);
+        let doubt = ["alarms", "--doubt", "7", "--shard", "0,0,0,2,2,2,2", "--because", "odd"];
+        succeeded(&run(&[&doubt[..], &["--force", "--data", &text]].concat()));
+        // This takes it back, and does not do it again.
+        census_json(6, &data, &keep);
+        assert_eq!(data.units_on_record(7), 0);
+        let asked = run(&["verify", "7", "--data", &text]);
+        let remedy = format!("`trailtrap census 7 --data {text} --keep {}`", keep[1]);
+        assert!(stderr(&asked).contains(&remedy), "{}", stderr(&asked));
+        assert_eq!(census_json(7, &data, &keep), before);
+    }
+}
+
 /// Of an order whose graphs have served, and are gone, some are made again. They do not pass for all
 /// of them, so nobody misses the others.
 #[test]

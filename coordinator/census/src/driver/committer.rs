@@ -213,8 +213,7 @@ impl Census {
             is_affected |= self.follows_from(n, order.record.as_ref(), &units[before..])?;
             if let Some(record) = order.record.filter(|_| is_affected) {
                 had_results.extend(record.result.as_ref().map(|_| order_name(n, record.max_size)));
-                let graphs_dropped = record.graphs_dropped && !is_whole;
-                withdrawn.push((n, OrderRecord { graphs_dropped, ..record.withdraw() }));
+                withdrawn.push((n, record.withdraw()));
             }
         }
         let first = units.iter().map(|unit| usize::from(unit.order)).min();
