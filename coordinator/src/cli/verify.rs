@@ -46,7 +46,7 @@ use crate::verify::{Drawing, Verification};
 /// tables, sequences and shard files (CSV, JSON, Markdown, LaTeX, b-files, Parquet) against Pólya
 /// counting, the mass formula (of a class of graphs: published counts, connected graphs against all
 /// of them, and the mass formula where degrees tell the class), and each other; and from level 2 on
-/// its lists, against the tables.
+/// its lists, against the tables and shard files.
 /// A bundle holds no outcomes: its digests, and its sums over positions and first moves, are only
 /// compared with each other. Levels above 2 add nothing there.
 ///

@@ -476,7 +476,8 @@ impl Bundle {
     }
 
     /// The lists of P1-win graphs: each graph canonical, distinct and of the class, as many of each
-    /// size as the tables say, all and connected, unlabelled and labelled; some searched forward.
+    /// size as the tables say, and of each degree sequence as the shard files say, all and connected,
+    /// unlabelled and labelled; some searched forward.
     pub fn lists(&self, sample: usize, seed: u64) -> anyhow::Result<String> {
         let results = self.results()?;
         let (mut graphs, mut searched, mut described) = (0, 0, 0);
@@ -521,6 +522,16 @@ impl Bundle {
                 ensure!(
                     *found == expected,
                     "{name}: {found:?} of {size} edges, tables/sizes.csv has {expected:?}"
+                );
+            }
+            for shard in self.shards_of_order(entry, &results[n - 1])?.0 {
+                let found = list.by_degrees.get(&shard.sequence).copied().unwrap_or_default();
+                let expected = Wins::of(&shard.statistics);
+                ensure!(
+                    found == expected,
+                    "{name}: {found:?} with degrees {}, {} has {expected:?}",
+                    shard.sequence,
+                    entry.shard_file
                 );
             }
             searched += list.search(self.game)?;

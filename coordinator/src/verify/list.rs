@@ -1,6 +1,7 @@
 //! Checks a list of P1-win graphs.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{self, BufRead, BufReader, Read},
     path::Path,
@@ -16,7 +17,7 @@ use trailtrap_shared::{
     class::Class,
     count::statistics::Statistics,
     game::{Game, GameName, Search},
-    graph::{Graph, factorial, graph6, nauty, pairs},
+    graph::{Graph, degree::DegreeSequence, factorial, graph6, nauty, pairs},
     play,
 };
 
@@ -25,7 +26,7 @@ use super::{LARGEST_FORWARD_SIZE, MOST_POSITIONS};
 /// What a file begins with that `gzip` has made.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// P1-win graphs of one size, counted in each way.
+/// P1-win graphs of one size, or of one degree sequence, counted in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wins {
     pub graphs: u128,
@@ -87,6 +88,8 @@ pub struct CheckedList {
     pub order: usize,
     /// By number of edges.
     pub by_size: Vec<Wins>,
+    /// By degree sequence, of which there are few beside the graphs.
+    pub by_degrees: HashMap<DegreeSequence, Wins>,
     /// Of the text, not compressed.
     pub bytes: u64,
     pub sha256: String,
@@ -164,6 +167,7 @@ impl CheckedList {
             list: CheckedList {
                 order: 0,
                 by_size: Vec::new(),
+                by_degrees: HashMap::new(),
                 bytes: 0,
                 sha256: String::new(),
                 drawn: Vec::new(),
@@ -285,7 +289,10 @@ impl<T: BufRead> Reading<T> {
             graph.order(),
             list.order
         );
-        list.by_size[graph.size()].add(&graph, automorphisms);
+        let of_degrees = list.by_degrees.entry(DegreeSequence::of(&graph)).or_default();
+        for wins in [&mut list.by_size[graph.size()], of_degrees] {
+            wins.add(&graph, automorphisms);
+        }
         if graph.size() <= LARGEST_FORWARD_SIZE {
             // Reservoir sampling (Vitter 1985): each candidate stays with equal probability.
             self.candidates += 1;

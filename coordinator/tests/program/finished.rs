@@ -1295,7 +1295,7 @@ fn shard_of(shards: &mut [ShardSummary], degrees: [usize; 6]) -> &mut ShardSumma
     shards.iter_mut().find(|shard| shard.sequence == sequence).unwrap()
 }
 
-const FORGERIES: [Forgery; 41] = [
+const FORGERIES: [Forgery; 42] = [
     // The name of a column.
     Forgery {
         forge: |root| rename_column(root, "bipartite"),
@@ -1607,6 +1607,31 @@ const FORGERIES: [Forgery; 41] = [
         forge: |root| change_list(root, |lines| lines[0] = "E???".to_owned()),
         check: "lists",
         says: "tables/sizes.csv has",
+    },
+    // One that has another graph with as many edges and automorphisms instead, and other degrees.
+    Forgery {
+        forge: |root| {
+            change_list(root, |lines| {
+                let looks = |graph: &Graph| {
+                    (graph.size(), graph.is_connected(), nauty::label(graph).automorphisms)
+                };
+                let read = |line: &String| graph6::decode(line.as_bytes()).unwrap();
+                let all = nauty::enumerate(6);
+                let lost = all[5].iter().filter(|graph| !lines.contains(&graph6::encode(graph)));
+                let mut swaps = lost.flat_map(|lost| {
+                    let degrees = DegreeSequence::of(lost);
+                    let won = lines.iter().map(read).enumerate().filter(move |(_, won)| {
+                        looks(won) == looks(lost) && DegreeSequence::of(won) != degrees
+                    });
+                    won.map(move |(place, _)| (place, graph6::encode(lost)))
+                });
+                let (place, lost) = swaps.next().unwrap();
+                lines[place] = lost;
+                lines.sort();
+            });
+        },
+        check: "lists",
+        says: "shards/n06.parquet has",
     },
 ];
 
