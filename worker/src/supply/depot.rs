@@ -91,9 +91,12 @@ const WAITING_THREADS: usize = 4 * TOGETHER;
 /// Operations that take longer are abandoned: a depot that is slower than the coordinator is of no
 /// use.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where a census keeps its blocks they have longer to get there, and a byte is expected to take no
-/// longer than this.
+/// What is read, and what is put where a census keeps its blocks, has longer: a byte is expected to
+/// take no longer than this.
 const PATIENCE_PER_BYTE: Duration = Duration::from_nanos(100);
+/// Blocks with more bytes are read one group after the other: however many are wanted, a depot that
+/// hangs is mostly left alone within a minute.
+const GROUP_BYTES: u64 = 256 << 20;
 
 /// The name of a note that is left in every depot.
 const NOTE_NAME: &str = "README.txt";
@@ -213,7 +216,14 @@ impl Depot {
             None
         };
         let mut blocks = Vec::with_capacity(names.len());
-        self.all(&self.reads, names.iter().map(get), self.patience, |block| blocks.extend(block));
+        for group in in_groups(names, GROUP_BYTES, TOGETHER) {
+            let bytes = group.iter().fold(0, |sum: u64, name| sum.saturating_add(name.length));
+            let patience = self.patience_for(bytes);
+            self.all(&self.reads, group.iter().map(&get), patience, |block| blocks.extend(block));
+            if self.reads.lasts() || self.stop.is_cancelled() {
+                break;
+            }
+        }
         blocks
     }
 
@@ -226,8 +236,12 @@ impl Depot {
     /// returns the number of bytes put.
     pub fn put_for_good<'a>(&self, blocks: impl Iterator<Item = &'a Block> + Clone) -> u64 {
         let bytes: usize = blocks.clone().map(|block| block.bytes().len()).sum();
-        let patience = self.patience + PATIENCE_PER_BYTE.mul_f64(bytes as f64);
-        self.put_all(blocks.map(object), true, patience)
+        self.put_all(blocks.map(object), true, self.patience_for(bytes as u64))
+    }
+
+    /// How long so many bytes may take.
+    fn patience_for(&self, bytes: u64) -> Duration {
+        self.patience.saturating_add(PATIENCE_PER_BYTE.mul_f64(bytes as f64))
     }
 
     fn put_all(
@@ -290,6 +304,26 @@ impl Depot {
             );
         }
     }
+}
+
+/// These names, in order, in groups whose blocks have no more bytes than that, or are the least that
+/// there is to be in a group.
+fn in_groups(
+    names: &[BlockName],
+    most_bytes: u64,
+    least: usize,
+) -> impl Iterator<Item = &[BlockName]> {
+    let mut rest = names;
+    std::iter::from_fn(move || {
+        let ends = rest.iter().scan(0u64, |end, name| {
+            *end = end.saturating_add(name.length);
+            Some(*end)
+        });
+        let count = ends.take_while(|&end| end <= most_bytes).count().max(least);
+        let (group, later) = rest.split_at(count.min(rest.len()));
+        rest = later;
+        (!group.is_empty()).then_some(group)
+    })
 }
 
 fn object(block: &Block) -> (String, Arc<Vec<u8>>) {
@@ -417,6 +451,8 @@ impl Objects {
 
 #[cfg(test)]
 mod tests {
+    use trailtrap_shared::partition::Checksum;
+
     use super::*;
 
     fn open(place: &str) -> Result<Depot, DepotError> {
@@ -512,6 +548,24 @@ mod tests {
             assert!(in_thread(&permits, || Ok(())).await.is_ok());
         });
         assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 2);
+    }
+
+    /// However much is wanted at a time, patience is for a part of it.
+    #[test]
+    fn many_blocks_are_read_in_groups() {
+        let lengths = |of: &[u64]| -> Vec<Vec<u64>> {
+            let names: Vec<BlockName> = of
+                .iter()
+                .map(|&length| BlockName { checksum: Checksum([0; 16]), length })
+                .collect();
+            let groups = in_groups(&names, 10, 2);
+            groups.map(|group| group.iter().map(|name| name.length).collect()).collect()
+        };
+        assert_eq!(lengths(&[]), [[0u64; 0]; 0]);
+        assert_eq!(
+            lengths(&[3, 6, 1, 9, 2, u64::MAX, u64::MAX, 5, 5, 1]),
+            [&[3, 6, 1][..], &[9, 2], &[u64::MAX, u64::MAX], &[5, 5], &[1]]
+        );
     }
 
     #[test]
