@@ -36,13 +36,18 @@ fn a_courier_takes_no_directory_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let foreign = directory.path().join("12.result");
     fs::write(&foreign, "precious").unwrap();
-    let courier = Process::start(
-        worker().args(["--coordinator", &address, "--courier"]).arg(directory.path()),
-    )
-    .finish();
-    assert_eq!(courier.status.code(), Some(78));
-    assert!(stderr(&courier).contains("names of tasks"), "{}", stderr(&courier));
-    assert_eq!(fs::read_to_string(&foreign).unwrap(), "precious");
+    for (place, why) in [
+        (directory.path().to_owned(), "names of tasks"),
+        (foreign.clone(), "is no directory"),
+        (foreign.join("in"), "is no directory"),
+    ] {
+        let courier =
+            Process::start(worker().args(["--coordinator", &address, "--courier"]).arg(place))
+                .finish();
+        assert_eq!(courier.status.code(), Some(78));
+        assert!(stderr(&courier).contains(why), "{}", stderr(&courier));
+        assert_eq!(fs::read_to_string(&foreign).unwrap(), "precious");
+    }
 }
 
 #[test]

@@ -45,7 +45,11 @@ const CAUTION: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the directory cannot be used, another courier uses it, or it has files of others.
 fn claim(directory: &Path) -> Result<File, OfflineError> {
-    open::make_directory(directory).map_err(at(directory))?;
+    open::make_directory(directory).map_err(|error| match error.kind() {
+        // It stays so, unlike what the system refuses.
+        io::ErrorKind::NotADirectory => OfflineError::NoDirectory(directory.to_owned()),
+        _ => at(directory)(error),
+    })?;
     let place = directory.join(COURIER);
     let end = directory.join(FINISHED);
     let is_known = || place.try_exists().map_err(at(&place));

@@ -48,6 +48,12 @@ pub enum OfflineError {
         /// Why it cannot be used.
         source: io::Error,
     },
+    /// Something else is there.
+    #[error(
+        "{0} is no directory, or one that it should lie in is none; choose an empty or new directory \
+         for --courier"
+    )]
+    NoDirectory(PathBuf),
     /// Another courier uses the directory.
     #[error("{0} is in use by another courier")]
     InUse(PathBuf),
