@@ -147,6 +147,9 @@ fn carry_lease(
     patience: &Patience,
 ) -> Result<(), LinkError> {
     let path = |extension: &str| directory.join(format!("{}.{extension}", lease.number));
+    // What was set aside is left to people. This would be of another census, whose coordinator was
+    // here before: its leases had the same numbers.
+    let _ = fs::remove_file(path("damaged"));
     let carried = put_out(link, &path("task"), lease, patience)
         .and_then(|()| deliver_result(link, path, lease, patience));
     for extension in ["task", "taken", "result"] {
