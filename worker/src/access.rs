@@ -25,7 +25,7 @@ use trailtrap_shared::protocol::{
     wire::census_client::CensusClient,
 };
 
-use crate::process::replace::Replacement;
+use crate::process::{open, replace::Replacement};
 
 /// The largest message that a client takes; blocks come in smaller pieces.
 const LARGEST_MESSAGE: usize = 8 << 20;
@@ -95,6 +95,16 @@ impl AccessError {
         matches!(
             self,
             AccessError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound
+        )
+    }
+
+    /// Whether the system refuses a file for a reason that may pass, such as want of descriptors or
+    /// a disk that fails.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            AccessError::Read { source, .. } if open::is_of_the_system(source)
+                && source.kind() != io::ErrorKind::PermissionDenied
         )
     }
 }
@@ -306,6 +316,8 @@ fn read_file(what: &'static str, path: &Path) -> Result<Vec<u8>, AccessError> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     fn access() -> Access {
@@ -322,6 +334,26 @@ mod tests {
             write(&access, &path).unwrap();
             assert_eq!(read(&path).unwrap(), access);
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    /// Who starts without descriptors tries again, who lacks permission need not.
+    #[test]
+    fn what_may_pass_is_no_lack_of_access() {
+        for (refusal, passes) in [
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::NOMEM, true),
+            (Errno::IO, true),
+            (Errno::STALE, true),
+            (Errno::ACCESS, false),
+            (Errno::PERM, false),
+            (Errno::NOENT, false),
+            (Errno::ISDIR, false),
+        ] {
+            let path = PathBuf::from("access.json");
+            let error = AccessError::Read { what: "a file", path, source: refusal.into() };
+            assert_eq!(error.may_pass(), passes, "{error}");
         }
     }
 

@@ -148,8 +148,8 @@ impl CoordinatorConnection {
 }
 
 impl GrpcLink {
-    /// Registers with the coordinator. Waits for the coordinator, or for its access file, for as
-    /// long as `patience` lasts. Blocks.
+    /// Registers with the coordinator. Waits for the coordinator, or for its access file if that is
+    /// missing or the system refuses it for now, for as long as `patience` lasts. Blocks.
     ///
     /// # Errors
     /// If the coordinator stays out of reach, or refuses this worker, or if the access file or the
@@ -165,18 +165,17 @@ impl GrpcLink {
         let start = Instant::now();
         let pauses = ConstantBuilder::new().with_delay(LEAST_PAUSE).without_max_times();
         let mut is_told = false;
+        let may_come = |error: &AccessError| error.is_missing() || error.may_pass();
         let access = (|| async { reach.access() })
             .retry(pauses)
             .sleep(sleeper(&stop))
-            .when(|error| {
-                error.is_missing() && !stop.is_cancelled() && start.elapsed() <= patience
-            })
+            .when(|error| may_come(error) && !stop.is_cancelled() && start.elapsed() <= patience)
             .notify(|error, _| {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(%error, "waiting for the access file");
                 }
             });
-        let access = runtime.block_on(access).map_err(|error| match error.is_missing() {
+        let access = runtime.block_on(access).map_err(|error| match may_come(&error) {
             true => {
                 LinkError::Lost(format!("{error}; gave up after {} s", start.elapsed().as_secs()))
             }
@@ -187,6 +186,11 @@ impl GrpcLink {
             .join_shelves(identity.layout(), token, &runtime, &stop)
             .map_err(LinkError::refused)?;
         let _inside = runtime.enter();
+        let connection = CoordinatorConnection::new(&reach, access, 0);
+        let connection = connection.map_err(|error| match error.may_pass() {
+            true => LinkError::Lost(error.to_string()),
+            false => LinkError::refused(error),
+        })?;
         let plans = PlanKeeper::new(identity.layout());
         let counters = rayon::ThreadPoolBuilder::new()
             .num_threads(identity.threads)
@@ -194,9 +198,7 @@ impl GrpcLink {
             .build()
             .map_err(|error| LinkError::Lost(error.to_string()))?;
         let link = GrpcLink {
-            connection: Mutex::new(
-                CoordinatorConnection::new(&reach, access, 0).map_err(LinkError::refused)?,
-            ),
+            connection: Mutex::new(connection),
             runtime: runtime.clone(),
             reach,
             identity,
