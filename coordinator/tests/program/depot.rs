@@ -423,6 +423,22 @@ fn a_store_with_a_depot_is_salvaged() {
     assert_eq!(files(directory.path()), kept, "all was salvaged");
 }
 
+/// A depot that is away is not needed where nothing lies in it.
+#[test]
+fn a_store_of_which_nothing_lies_in_the_depot_is_salvaged_without() {
+    let (directory, depot) = depot();
+    let data = Data::new();
+    let minimal = ["--keep", "minimal"];
+    let expected = census_json(8, &data, &[&minimal[..], &["--depot", &depot]].concat());
+    assert!(blocks(directory.path()).is_empty());
+    drop(directory);
+    let salvaged = run(&["salvage", "--data", &data.text()]);
+    succeeded(&salvaged);
+    assert!(stderr(&salvaged).contains("nothing of this lay in it"), "{}", stderr(&salvaged));
+    assert!(stdout(&salvaged).contains("; 0 are damaged"), "{}", stdout(&salvaged));
+    assert_eq!(census_json(8, &data, &minimal), expected);
+}
+
 /// Blocks that are named and are not there, or are other ones, are to be sent.
 #[tokio::test]
 async fn what_is_not_found_in_the_depot_is_asked_for() {

@@ -126,8 +126,8 @@ pub struct Salvaged {
 
 /// Copies what is undamaged of the store in `old`, which is not changed, into a new one in `new`.
 /// What lies in a depot stays there, and is referred to by both; what is of no use to the new one
-/// is not removed from there. What lies on shelves is not reached: it is left out, if
-/// `leaves_shelves` says so.
+/// is not removed from there. Where nothing lies in it, it need not be there: the new one has none.
+/// What lies on shelves is not reached: it is left out, if `leaves_shelves` says so.
 /// If the old one does not open as it is, there is need of room beside the new one, for links and
 /// logs.
 ///
@@ -151,10 +151,7 @@ pub fn salvage(
     if let Some(order) = wreck.order_on_shelves().filter(|_| !leaves_shelves) {
         return Err(StoreError::SalvageOfShelves { order });
     }
-    let mut depot = wreck.depot().map(|depot| KeptDepot::at(depot.place(), depot.mark()));
-    if let Some(depot) = &mut depot {
-        depot.take().map_err(|error| of_depot(depot, error))?;
-    }
+    let depot = taken_depot(&wreck, watcher)?;
     let mut new = Store::open(new, Some(wreck.game()), Some(wreck.class()))?;
     if let Some(depot) = depot {
         new.adopt(depot)?;
@@ -170,6 +167,21 @@ pub fn salvage(
         std::fs::remove_dir_all(&room)?;
     }
     Ok(salvaged)
+}
+
+/// The depot of a store, taken for this process; none if it is not there, and nothing lay in it.
+fn taken_depot(wreck: &Wreck, watcher: &dyn Watcher) -> Result<Option<KeptDepot>, StoreError> {
+    let Some(known) = wreck.depot() else { return Ok(None) };
+    let mut depot = KeptDepot::at(known.place(), known.mark());
+    match depot.take().map_err(|error| of_depot(known, error)) {
+        Ok(()) => Ok(Some(depot)),
+        Err(StoreError::DepotAway { path, .. }) if wreck.has_all_here()? => {
+            let path = path.display();
+            watcher.say(&format!("the depot {path} is not there, and nothing of this lay in it"));
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 struct Salvage<'a> {

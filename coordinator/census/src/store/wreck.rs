@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{
     class::Class,
     game::{GameName, Layout},
-    partition::{Block, BlockId, Checksum, HEADER_BYTES, MAGIC},
+    partition::{Block, BlockId, Checksum, HEADER_BYTES, MAGIC, Section},
     plan::Unit,
 };
 use trailtrap_worker::supply::kept::{KeptDepot, Mark};
@@ -264,6 +264,28 @@ impl Wreck {
         let is_found = |db: &DB| refers(db) == Some(true);
         self.database.as_ref().is_some_and(is_found)
             || self.tables.get().and_then(Option::as_ref).is_some_and(is_found)
+    }
+
+    /// Whether it is known that no block lies in the depot: all of the database can be read, and it
+    /// refers to none.
+    ///
+    /// # Errors
+    ///
+    /// The system lacks something.
+    pub fn has_all_here(&self) -> Result<bool, StoreError> {
+        let Some(db) = self.database.as_ref().filter(|_| !self.is_rebuilt) else {
+            return Ok(false);
+        };
+        for section in [Section::Keys, Section::Outcomes] {
+            let Some(family) = db.cf_handle(section_name(section)) else { return Ok(false) };
+            for item in db.iterator_cf(family, IteratorMode::Start) {
+                match unless_short(item.map_err(StoreError::from))? {
+                    Ok((_, value)) if referred(&value).is_none() => {}
+                    _ => return Ok(false),
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// The number that what is drawn in secret follows from.
