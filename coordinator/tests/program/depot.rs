@@ -375,8 +375,12 @@ fn a_depot_is_for_one_census() {
     let (_directory, depot) = depot();
     let [first, second] = [Data::new(), Data::new()];
     census_json(5, &first, &["--depot", &depot]);
-    let other = run(&["census", "5", "--data", &second.text(), "--depot", &depot]);
-    assert!(stderr(&other).contains("another census"), "{}", stderr(&other));
+    for more in [&["--class", "forest"][..], &[]] {
+        let other = ["census", "5", "--data", &second.text(), "--depot", &depot];
+        let other = run(&[&other[..], more].concat());
+        assert!(stderr(&other).contains("another census"), "{}", stderr(&other));
+        assert!(!second.path().join("store").exists(), "it has not begun");
+    }
     let same = run(&["census", "5", "--data", &second.text(), "--depot", &second.text()]);
     assert!(stderr(&same).contains("is the data directory"), "{}", stderr(&same));
     // A copy of the data directory is the same census; one of both can be at work.

@@ -268,6 +268,13 @@ impl Census {
         kept: KeptIn,
         options: CensusOptions,
     ) -> Result<Arc<Self>, CensusError> {
+        if let KeptIn::Depot(depot) = &kept
+            && !directory.try_exists().map_err(StoreError::from)?
+        {
+            // Before a store is made, which would stay, with its game and class.
+            KeptDepot::check_free(depot)
+                .map_err(|cause| StoreError::Depot { path: depot.to_path_buf(), cause })?;
+        }
         let mut store = Store::open(directory, options.game, options.class)?;
         let goal = options.goal.of_class(store.class());
         Self::keep(&mut store, kept, goal)?;

@@ -44,7 +44,7 @@ impl KeptBucket {
     }
 
     /// Whether there is no mark of another census.
-    fn look_for_others(&self) -> io::Result<()> {
+    pub(super) fn look_for_others(&self) -> io::Result<()> {
         let mark = self.mark;
         self.ask(move |bucket| async move { no_other(mark, bucket.names().await?) })
     }

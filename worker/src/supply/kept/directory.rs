@@ -81,7 +81,7 @@ impl KeptDirectory {
     }
 
     /// Whether there is no mark of another census.
-    fn look_for_others(&self) -> io::Result<()> {
+    pub(super) fn look_for_others(&self) -> io::Result<()> {
         no_other(self.mark, marks(&self.path)?)
     }
 

@@ -86,6 +86,15 @@ impl KeptDepot {
         }
     }
 
+    /// Whether a new census may keep its blocks at this place: no other does.
+    ///
+    /// # Errors
+    /// If one does, or the place cannot be looked at.
+    pub fn check_free(place: &Path) -> io::Result<()> {
+        // No census has this mark.
+        either!(Self::at(place, Mark(0)), kept => kept.look_for_others())
+    }
+
     /// Begins to keep blocks at this place, and marks it, for good.
     ///
     /// # Errors
