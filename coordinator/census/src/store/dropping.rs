@@ -65,13 +65,18 @@ impl Store {
     /// what is here. That this is being done is on record until it is done, since what is half gone
     /// would count as being there.
     fn drop_ranges(&self, section: Section, ranges: &[KeyRange]) -> Result<(), StoreError> {
-        let is_noted = !self.has_all_here() && !ranges.is_empty();
-        if is_noted {
-            self.put(DROPPING, &(section as u8, ranges.to_vec()))?;
+        if self.has_all_here() || ranges.is_empty() {
+            return self.delete_ranges(section, ranges);
         }
+        self.put(DROPPING, &(section as u8, ranges.to_vec()))?;
+        self.drop_noted(section, ranges)
+    }
+
+    /// Drops what is noted to be dropped, and the note.
+    fn drop_noted(&self, section: Section, ranges: &[KeyRange]) -> Result<(), StoreError> {
         ranges.iter().try_for_each(|(from, to)| self.remove_elsewhere(section, from, to))?;
         self.delete_ranges(section, ranges)?;
-        if is_noted { self.change(vec![(DROPPING.to_vec(), None)]) } else { Ok(()) }
+        self.change(vec![(DROPPING.to_vec(), None)])
     }
 
     /// Drops what a run before was dropping when it ended.
@@ -83,11 +88,10 @@ impl Store {
         let Some((number, ranges)) = self.get::<(u8, Vec<KeyRange>)>(DROPPING)? else {
             return Ok(());
         };
-        if let Some(section) = Section::ALL.into_iter().find(|&known| known as u8 == number) {
-            self.drop_ranges(section, &ranges)?;
+        match Section::ALL.into_iter().find(|&known| known as u8 == number) {
+            Some(section) => self.drop_noted(section, &ranges),
+            None => self.change(vec![(DROPPING.to_vec(), None)]),
         }
-        // If all lies here by now, that is not done yet.
-        self.change(vec![(DROPPING.to_vec(), None)])
     }
 
     /// Deletes ranges of keys, which increase, from a section, and frees their space.
