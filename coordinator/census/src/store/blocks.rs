@@ -1,5 +1,5 @@
-//! Blocks of a store: where each has its place, and how they are read, mended by their parity, or
-//! found missing.
+//! Blocks of a store: where each has its place, and how they are put, read, mended by their parity,
+//! or found missing.
 
 use std::{borrow::Cow, sync::atomic::Ordering, time::Duration};
 

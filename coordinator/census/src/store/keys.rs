@@ -1,4 +1,5 @@
-//! Under which keys records and blocks stand in the database.
+//! Under which keys records and blocks stand in the database, and what it means that a record does
+//! not say what it should.
 
 use serde::{Serialize, de::DeserializeOwned};
 use trailtrap_shared::{

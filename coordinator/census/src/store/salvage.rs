@@ -15,7 +15,6 @@ use trailtrap_shared::{
     partition::{Block, BlockId, Checksum, Content, Section},
     plan::{Plan, Shard, Unit},
 };
-
 use trailtrap_worker::supply::kept::KeptDepot;
 
 use super::{
