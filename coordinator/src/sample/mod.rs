@@ -20,11 +20,6 @@ mod report;
 mod strata;
 mod verdicts;
 
-pub use self::{
-    error::SampleError,
-    parameters::{FORMAT, Parameters},
-};
-
 use std::{
     ffi::OsString,
     fs,
@@ -59,6 +54,10 @@ use self::{
     report::{Report, SizeRow},
     strata::Strata,
     verdicts::{How, Solver, Unit, UnitWork, Verdict},
+};
+pub use self::{
+    error::SampleError,
+    parameters::{FORMAT, Parameters},
 };
 use crate::terminal::watched;
 
