@@ -523,7 +523,11 @@ impl Census {
         }
     }
 
-    /// The same, but for flaws, all of which are of the first, and what could not be read.
+    /// The same, but for what is told by an error.
+    ///
+    /// # Errors
+    ///
+    /// A flaw is one of the first. All else is what could not be read.
     fn find_wrong(&self, case: &Case) -> Sound<DisputeVerdict> {
         let Case { plan, accepted, other, is_readable, .. } = case;
         let blocks = self.unit_blocks(plan, other.unit).map_err(TrialError::Read)?;

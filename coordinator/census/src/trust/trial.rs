@@ -129,8 +129,8 @@ pub enum TrialError<E> {
     /// What it was computed from is not there, or not there any more.
     #[error("what it was computed from is not there any more")]
     Gone,
-    /// One of its blocks, which was only named, is not in the depot, or on shelves, or is damaged
-    /// there.
+    /// One of its blocks, which was only named, is not in the depot or on shelves, as far as can be
+    /// seen from here, or is damaged there.
     #[error("a block that it names cannot be read")]
     Lacking,
     /// It could not be tried.
