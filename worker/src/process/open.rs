@@ -161,11 +161,15 @@ fn without_readers(metadata: &Metadata) -> Option<Permissions> {
 /// a loss of power.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::NotADirectory`] if something else has its name.
+/// What the system says; [`io::ErrorKind::NotADirectory`] if something else has its name, and
+/// [`io::ErrorKind::NotFound`] if that is a link to what is not there, or is away.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     let is_missing = |path: &&Path| matches!(path.try_exists(), Ok(false));
     let made: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     fs::create_dir_all(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists if made.iter().any(|path| path.is_symlink()) => {
+            io::ErrorKind::NotFound.into()
+        }
         io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
         _ => error,
     })?;
@@ -208,10 +212,19 @@ mod tests {
             make_directory(&path("new/one")).unwrap();
         }
         fs::write(path("file"), "").unwrap();
-        for name in ["file", "file/in"] {
+        // Of a file system that is away there may be a link.
+        symlink(path("away"), path("link")).unwrap();
+        for (name, kind) in [
+            ("file", io::ErrorKind::NotADirectory),
+            ("file/in", io::ErrorKind::NotADirectory),
+            ("link", io::ErrorKind::NotFound),
+            ("link/in", io::ErrorKind::NotFound),
+        ] {
             let error = make_directory(&path(name)).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::NotADirectory, "{error}");
+            assert_eq!(error.kind(), kind, "{name}: {error}");
         }
+        fs::create_dir(path("away")).unwrap();
+        make_directory(&path("link/in")).unwrap();
     }
 
     #[test]
