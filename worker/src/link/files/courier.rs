@@ -25,7 +25,7 @@ use trailtrap_shared::{
 use super::{
     directory::{
         COURIER, FINISHED, HEARTBEAT, OfflineError, PAUSE, Patience, REFUSALS, SILENCE, THE_END,
-        Watch, at, damaged, left_files, make_room, reading, write,
+        Watch, at, damaged, left_files, make_room, reading, unusable, write,
     },
     format::{unpack_result, write_checked},
 };
@@ -45,11 +45,7 @@ const CAUTION: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the directory cannot be used, another courier uses it, or it has files of others.
 fn claim(directory: &Path) -> Result<File, OfflineError> {
-    open::make_directory(directory).map_err(|error| match error.kind() {
-        // It stays so, unlike what the system refuses.
-        io::ErrorKind::NotADirectory => OfflineError::NoDirectory(directory.to_owned()),
-        _ => at(directory)(error),
-    })?;
+    open::make_directory(directory).map_err(unusable(directory))?;
     let place = directory.join(COURIER);
     let end = directory.join(FINISHED);
     let is_known = || place.try_exists().map_err(at(&place));

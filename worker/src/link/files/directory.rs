@@ -50,8 +50,8 @@ pub enum OfflineError {
     },
     /// Something else is there.
     #[error(
-        "{0} is no directory, or one that it should lie in is none; choose an empty or new directory \
-         for --courier"
+        "{0} is no directory, or one that it should lie in is none; --courier takes an empty or \
+         new directory, and --offline that of a courier"
     )]
     NoDirectory(PathBuf),
     /// Another courier uses the directory.
@@ -100,6 +100,15 @@ impl From<OfflineError> for LinkError {
 
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> OfflineError {
     move |source| OfflineError::Io { path: path.to_owned(), source }
+}
+
+/// Why a directory is of no use: something else that is there stays so, unlike what the system
+/// refuses.
+pub(super) fn unusable(directory: &Path) -> impl FnOnce(io::Error) -> OfflineError {
+    move |source| match source.kind() {
+        io::ErrorKind::NotADirectory => OfflineError::NoDirectory(directory.to_owned()),
+        _ => at(directory)(source),
+    }
 }
 
 /// Why a file could not be read: it is not what it should be, unless it is missing, or it is the
@@ -224,7 +233,7 @@ impl Patience {
 /// The files of a directory with this extension whose names begin with a number, by number.
 pub(super) fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, OfflineError> {
     let mut found: Vec<(u64, PathBuf)> = fs::read_dir(directory)
-        .map_err(at(directory))?
+        .map_err(unusable(directory))?
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|e| e == extension))
