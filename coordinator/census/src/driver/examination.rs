@@ -280,8 +280,9 @@ impl Census {
             Some(ticket) => ticket.wait()?,
             None => None,
         };
+        let is_void = || self.state().core.edition() != edition;
         // With another edition all leases are void, and all that others were to count is given up.
-        if self.state().core.edition() != edition {
+        if is_void() {
             return Err(TrialError::Gone);
         }
         let miscounted = match stated {
@@ -301,6 +302,10 @@ impl Census {
         };
         let sound = {
             let _turn = self.readings.take(rayon::current_num_threads());
+            // It may have begun while others had their turns.
+            if is_void() {
+                return Err(TrialError::Gone);
+            }
             let blocks = self.blocks_of(delivery)?;
             self.trials.note_named(record.bytes, true);
             self.look_over_delivery(plan, delivery, &blocks)?
