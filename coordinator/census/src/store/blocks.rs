@@ -220,8 +220,9 @@ impl Store {
     }
 
     /// Whether all graphs of an order are there that are on record, as [`Store::has_graphs`] does.
-    /// When all of the next order is done they go, all at once; if that is withdrawn later, those
-    /// that were made again since may be all that is there.
+    /// When all of the next order is done they go, all at once, before that is recorded. While it
+    /// has no result, be it withdrawn, or the run killed just then, those that were made again
+    /// since may be all that is there.
     ///
     /// # Errors
     ///
@@ -230,8 +231,10 @@ impl Store {
         if !self.has_graphs(order)? {
             return Ok(false);
         }
-        let had_served = self.order(order + 1)?.is_some_and(|next| next.withdrawn);
-        let Some(record) = self.order(order)?.filter(|_| had_served) else { return Ok(true) };
+        let may_have_served = self.order(order + 1)?.is_some_and(|next| next.result.is_none());
+        let Some(record) = self.order(order)?.filter(|_| may_have_served) else {
+            return Ok(true);
+        };
         let plan = plan(self.layout(), order, &record)?;
         Ok(!self.has_any_gone(&plan, plan.units(), Section::Keys)?)
     }
