@@ -63,14 +63,18 @@ pub(super) struct Routed {
     /// In the order of the upper bits of their slots: at least those that say the bucket, and
     /// [`SORTED_BITS`].
     requests: Vec<Request>,
+    /// By what these bits say: where such requests end. A search in what is in memory, and not in the
+    /// processor's cache, for each piece of each chunk would take a good part of the time.
+    ends: Vec<u32>,
     /// How many deletions were labelled.
     labellings: u64,
 }
 
 impl Routed {
-    /// The requests, to a predecessor with so many buckets, that belong to a piece.
-    fn of(&self, n: usize, bucket_bits: u8, piece: &Range<u32>) -> &[Request] {
-        &self.requests[places_of(&self.requests, n, bucket_bits, piece)]
+    /// The requests that belong to a piece.
+    fn of(&self, piece: &Range<u32>) -> &[Request] {
+        let before = |bits: u32| bits.checked_sub(1).map_or(0, |last| self.ends[last as usize]);
+        &self.requests[before(piece.start) as usize..before(piece.end) as usize]
     }
 }
 
@@ -168,7 +172,7 @@ impl Input {
         let (bits, all) = (self.predecessor.bucket_bits, self.bucket(number));
         let more = sorted_bits(n, bits) - bits;
         let piece = number << more..(number + 1) << more;
-        let requests = || routed.iter().map(|chunk| chunk.of(n, bits, &piece));
+        let requests = || routed.iter().map(|chunk| chunk.of(&piece));
         let count: usize = requests().map(<[Request]>::len).sum();
         if !is_little(count, self.bucket_graphs) {
             return all;
@@ -345,7 +349,7 @@ impl Solver<'_> {
                 || Answerer::new(n, self.kernel),
                 |answerer, (routed, outcomes)| {
                     self.check_stop()?;
-                    let requests = routed.of(n, predecessor.bucket_bits, &piece);
+                    let requests = routed.of(&piece);
                     answerer.answer::<G>(requests, predecessor, outcomes)
                 },
             )?;
@@ -471,15 +475,6 @@ fn sorted_bits(n: usize, bucket_bits: u8) -> u8 {
     SORTED_BITS.min(most_bucket_bits(n)).max(bucket_bits)
 }
 
-/// Where those of the requests to a predecessor with so many buckets are that belong to a piece.
-fn places_of(requests: &[Request], n: usize, bucket_bits: u8, piece: &Range<u32>) -> Range<usize> {
-    let bits = sorted_bits(n, bucket_bits);
-    let up_to = |end: u32| {
-        requests.partition_point(|request| bucket_of_slot(n, request.slot(), bits) < end as usize)
-    };
-    up_to(piece.start)..up_to(piece.end)
-}
-
 /// Whether so many requests ask for few of so many graphs: for two thirds at most, about, if they were
 /// at random.
 fn is_little(requests: usize, graphs: u64) -> bool {
@@ -572,7 +567,7 @@ impl<'a> Router<'a> {
         self.search();
         routed.labellings = self.stage.labellings - before;
         let bits = sorted_bits(self.order, self.predecessor.bucket_bits);
-        sort(&self.requests, self.order, bits, &mut routed.requests);
+        sort(&self.requests, self.order, bits, routed);
     }
 
     fn label(&mut self) {
@@ -595,16 +590,19 @@ impl<'a> Router<'a> {
     }
 }
 
-/// Puts requests in the order of the upper bits of their slots in place of what `sorted` has, in
-/// O(requests + 2^`bits`). It has room for a quarter more at most.
-fn sort(requests: &[Request], n: usize, bits: u8, sorted: &mut Vec<Request>) {
+/// Puts requests in the order of the upper bits of their slots in place of those that `routed` has,
+/// and where they end in place of its ends, in O(requests + 2^`bits`). There is room for a quarter
+/// more requests at most.
+fn sort(requests: &[Request], n: usize, bits: u8, routed: &mut Routed) {
+    let Routed { requests: sorted, ends, .. } = routed;
     let place = |request: &Request| bucket_of_slot(n, request.slot(), bits);
-    let mut ends = vec![0u32; 1 << bits];
+    ends.clear();
+    ends.resize(1 << bits, 0);
     for request in requests {
         ends[place(request)] += 1;
     }
     let mut before = 0;
-    for end in &mut ends {
+    for end in ends.iter_mut() {
         before += std::mem::replace(end, before);
     }
     let room = sorted.capacity();
@@ -612,6 +610,7 @@ fn sort(requests: &[Request], n: usize, bits: u8, sorted: &mut Vec<Request>) {
         *sorted = Vec::with_capacity(requests.len());
     }
     sorted.resize(requests.len(), Request::default());
+    // These are where the next one goes, and in the end where the last one went.
     for request in requests {
         let end = &mut ends[place(request)];
         sorted[*end as usize] = *request;
@@ -661,8 +660,13 @@ mod tests {
             let n = MAX_PLAIN_ORDER;
             let requests: Vec<Request> = made_of.into_iter().map(Request::new).collect();
             let bits = sorted_bits(n, bucket_bits);
-            let mut sorted = vec![Request::default(); before];
-            sort(&requests, n, bits, &mut sorted);
+            let mut routed = Routed {
+                requests: vec![Request::default(); before],
+                ends: vec![before as u32; before],
+                labellings: 0,
+            };
+            sort(&requests, n, bits, &mut routed);
+            let sorted = &routed.requests;
             prop_assert!(sorted.capacity() <= sorted.len() + sorted.len() / 4);
             let [one, other] = ends.map(|end| end.index((1 << bits) + 1) as u32);
             let piece = one.min(other)..one.max(other);
@@ -676,9 +680,8 @@ mod tests {
                 piece.contains(&(bucket_of_slot(n, request.slot(), bits) as u32))
             };
             let theirs: Vec<Request> = requests.iter().copied().filter(is_theirs).collect();
-            let found = &sorted[places_of(&sorted, n, bucket_bits, &piece)];
-            prop_assert_eq!(slots(found), slots(&theirs));
-            prop_assert_eq!(slots(&sorted), slots(&requests));
+            prop_assert_eq!(slots(routed.of(&piece)), slots(&theirs));
+            prop_assert_eq!(slots(sorted), slots(&requests));
         }
     }
 }
