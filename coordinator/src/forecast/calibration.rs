@@ -103,8 +103,10 @@ impl Calibration {
 
 /// Numbers of bits of the entries of tables in which the calibration looks up.
 const LOOKED_UP: [u32; 4] = [15, 18, 21, 24];
-/// How often each thread looks up there.
+/// How often each thread looks up there at a time, …
 const LOOK_UPS: u64 = 1 << 19;
+/// … and how many times. The least of these counts.
+const LOOKED_UP_AGAIN: u64 = 3;
 
 /// Order that the calibration solves; about two seconds of a core, and three more for requests.
 const ORDER: usize = 9;
@@ -273,29 +275,37 @@ fn some_table(graphs: impl Iterator<Item = u64>) -> BucketTable {
     BucketTable::new(TrailTrap::LAYOUT, sequence, 0, 0, slots.into_iter(), record)
 }
 
-/// Seconds of a look-up in tables of several sizes, beside the smallest, on all threads at once.
-/// Those that are larger than the most take as long as the one before.
+/// Seconds of a look-up in tables of several sizes, beside the smallest, on all threads at once: the
+/// least of some times, and no less than in a smaller table. Those that are larger than the most take
+/// as long as the one before.
 fn look_ups(pool: &ThreadPool, most_entries: f64) -> [f64; LOOKED_UP.len()] {
-    let mut last = 0.0;
+    let threads = pool.current_num_threads() as u64;
+    let mut last: f64 = 0.0;
     let times = LOOKED_UP.map(|bits| {
         if bits > LOOKED_UP[0] && f64::from(1u32 << bits) > most_entries {
             return last;
         }
         let table = some_table(0..1 << bits);
-        let times = pool.broadcast(|thread| look_up(&table, bits, thread.index() as u64));
-        last = times.iter().sum::<f64>() / times.len() as f64;
+        // Each time elsewhere in the table, as a large one is not in the cache from the last time.
+        let time = |round: u64| {
+            let first = |thread: usize| (round * threads + thread as u64) * LOOK_UPS;
+            let times = pool.broadcast(|thread| look_up(&table, bits, first(thread.index())));
+            times.iter().sum::<f64>() / times.len() as f64
+        };
+        last = (0..LOOKED_UP_AGAIN).map(time).fold(f64::INFINITY, f64::min).max(last);
         last
     });
-    times.map(|time| (time - times[0]).max(0.0))
+    times.map(|time| time - times[0])
 }
 
-/// Seconds of a look-up in a table of 2^`bits` graphs, of which a batch is asked for ahead.
-fn look_up(table: &BucketTable, bits: u32, thread: u64) -> f64 {
+/// Seconds of a look-up in a table of 2^`bits` graphs, of which a batch is asked for ahead: those
+/// with these numbers and after them.
+fn look_up(table: &BucketTable, bits: u32, first: u64) -> f64 {
     let mut watch = Stopwatch::start();
     let mut sum = 0;
     for batch in 0..LOOK_UPS / LANES as u64 {
         let slots: [u64; LANES] = std::array::from_fn(|lane| {
-            let i = (thread * LOOK_UPS + batch * LANES as u64 + lane as u64 + 1)
+            let i = (first + batch * LANES as u64 + lane as u64 + 1)
                 .wrapping_mul(0xd134_2543_de82_ef95);
             some_slot(i >> (u64::BITS - bits))
         });
