@@ -1,19 +1,20 @@
 //! What holds for all of the census.
 
-use std::{error::Error, io, path::PathBuf, sync::atomic::AtomicU64};
+use std::{error::Error, io, path::PathBuf, sync::atomic::AtomicU64, time::Duration};
 
 use trailtrap_shared::{
+    count::summary::Summary,
     game::{GameName, Layout},
     graph::degree::DegreeSequence,
     partition::{Block, BlockError, BlockId, BucketTable, Section},
-    plan::PlanOptions,
+    plan::{PlanOptions, Unit},
 };
 
 use crate::{
     core::Fault,
     driver::CensusError,
     read::{archive::ArchiveError, finished::FinishedError, status::LookError},
-    records::OrderRecord,
+    records::{Author, Delivery, OrderRecord, delivery},
     store::{Store, StoreError, directory::DirectoryError, salvage::salvage},
     trust::trial::TrialError,
     watch::Watcher,
@@ -35,6 +36,12 @@ pub(crate) fn blocks(
     };
     let table = BucketTable::new(layout, sequence, 0, 0, slots.into_iter(), record);
     table.to_blocks(0).into_iter().collect()
+}
+
+/// What Ann delivers of a unit: these blocks, and no counts.
+pub(crate) fn solved_by_ann(unit: Unit, sequence: DegreeSequence, blocks: Vec<Block>) -> Delivery {
+    let ann = Author::new("Ann", "portable");
+    delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, ann)
 }
 
 /// The texts of an error and of what caused it, as programs print them by `{:#}`.

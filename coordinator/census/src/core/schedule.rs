@@ -559,6 +559,17 @@ mod tests {
         resumed(order, HashMap::new())
     }
 
+    /// Of order 6, of which both shards of two edges can be solved.
+    fn with_two_edges_ready() -> Schedule {
+        let mut schedule = schedule(6);
+        for _ in 0..2 {
+            let first = schedule.lease(ALONE, &worker("a"), &[]);
+            let content = computed(&schedule, first[0], 0).content;
+            schedule.finish(first[0], content);
+        }
+        schedule
+    }
+
     fn worker(name: &str) -> Author {
         Author::new(name, "portable")
     }
@@ -788,12 +799,7 @@ mod tests {
     /// same. If that is what such workers die of, each goes alone after that.
     #[test]
     fn what_was_late_once_goes_together_again() {
-        let mut schedule = schedule(6);
-        for _ in 0..2 {
-            let first = schedule.lease(ALONE, &worker("a"), &[]);
-            let content = computed(&schedule, first[0], 0).content;
-            schedule.finish(first[0], content);
-        }
+        let mut schedule = with_two_edges_ready();
         for (name, is_together) in [("a", true), ("b", true), ("c", false)] {
             let bundle = schedule.lease(ALONE, &worker(name), &[]);
             assert_eq!(bundle.len() > 1, is_together, "two shards of two edges");
@@ -803,12 +809,7 @@ mod tests {
 
     #[test]
     fn what_fails_goes_alone_to_others_and_is_set_aside_in_the_end() {
-        let mut schedule = schedule(6);
-        for _ in 0..2 {
-            let first = schedule.lease(ALONE, &worker("a"), &[]);
-            let content = computed(&schedule, first[0], 0).content;
-            schedule.finish(first[0], content);
-        }
+        let mut schedule = with_two_edges_ready();
         let bundle = schedule.lease(ALONE, &worker("a"), &[]);
         assert!(bundle.len() > 1, "two shards of two edges");
         let names: Vec<Author> = (0..WORKERS).map(|i| worker(&format!("w{i}"))).collect();

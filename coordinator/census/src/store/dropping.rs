@@ -116,10 +116,9 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::sync::Arc;
 
     use trailtrap_shared::{
-        count::summary::Summary,
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
         plan::Unit,
@@ -127,10 +126,7 @@ mod tests {
     use trailtrap_worker::supply::kept::Mark;
 
     use super::*;
-    use crate::{
-        records::{Author, delivery},
-        tests::blocks,
-    };
+    use crate::tests::{blocks, solved_by_ann};
 
     /// A run was killed when it had removed blocks from the depot, and not yet the references to
     /// them: the next one takes them for dropped, and drops them once.
@@ -142,9 +138,7 @@ mod tests {
         let (unit, sequence) = (Unit { order: 9, shard: 0, part: 0 }, DegreeSequence::new([4; 9]));
         let blocks = blocks(TrailTrap::LAYOUT, sequence, 0, 0);
         let commit = |store: &Store| {
-            let (author, blocks) = (Author::new("Ann", "portable"), blocks.clone());
-            let solved =
-                delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, author);
+            let solved = solved_by_ann(unit, sequence, blocks.clone());
             store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
         };
         let are_there = |store: &Store| -> Vec<bool> {

@@ -750,10 +750,7 @@ pub fn plan_up_to(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use trailtrap_shared::{
-        count::summary::Summary,
         game::{Game, TrailTrap},
         graph::degree::DegreeSequence,
         partition::OLDEST_BLOCK_FORMAT,
@@ -761,8 +758,8 @@ mod tests {
 
     use super::{format::SHELVES_FORMAT, *};
     use crate::{
-        records::{Author, delivery},
-        tests::blocks,
+        records::Author,
+        tests::{blocks, solved_by_ann},
     };
 
     /// Whoever opens a store to look on lists its tables, and is told of units in its logs a moment
@@ -777,9 +774,7 @@ mod tests {
         assert!(blocks.iter().map(|block| block.bytes().len()).sum::<usize>() >= LOGGED_BYTES);
         let readers = [(); 2].map(|()| Store::open_read_only(&path).unwrap());
         assert!(!readers[0].has(&blocks[0].id).unwrap());
-        let author = Author::new("Ann", "portable");
-        let solved =
-            delivery(unit, sequence, blocks.clone(), Summary::default(), Duration::ZERO, author);
+        let solved = solved_by_ann(unit, sequence, blocks.clone());
         store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
         assert!(readers[0].has(&blocks[0].id).unwrap());
         for block in blocks {
@@ -793,9 +788,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store"), None, None).unwrap();
         let (unit, sequence) = (Unit { order: 3, shard: 0, part: 0 }, DegreeSequence::new([0; 3]));
-        let [ann, bob, eve] = ["Ann", "Bob", "Eve"].map(|name| Author::new(name, "portable"));
-        let blocks = Vec::new();
-        let solved = delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, ann);
+        let [bob, eve] = ["Bob", "Eve"].map(|name| Author::new(name, "portable"));
+        let solved = solved_by_ann(unit, sequence, Vec::new());
         store.commit(&[Arc::new(solved)], u64::MAX).unwrap();
         store.confirm(&[(unit, bob.clone()), (unit, eve.clone())]).unwrap();
         assert_eq!(store.unit(unit).unwrap().unwrap().confirmed, [bob, eve]);

@@ -472,8 +472,6 @@ fn is_of(record: &UnitRecord, ids: &[BlockId], blocks: &[&(Checksum, Block)]) ->
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use trailtrap_shared::{
         class::Class,
         count::ahead::Share,
@@ -485,9 +483,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        records::{Author, ahead::Ahead, delivery},
+        records::ahead::Ahead,
         store::keys::{ahead_key, masses_key},
-        tests::{Silent, blocks},
+        tests::{Silent, blocks, solved_by_ann},
     };
 
     const ORDER: usize = 9;
@@ -503,9 +501,8 @@ mod tests {
         let sequence = DegreeSequence::new([4; ORDER]);
         let unit = Unit { order: ORDER as u8, shard: plan.find(&sequence).unwrap(), part: 0 };
         let deliver = |keys: u8, outcomes: u8| {
-            let worker = Author::new("Ann", "portable");
             let blocks = blocks(TrailTrap::LAYOUT, sequence, keys.into(), outcomes);
-            delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker)
+            solved_by_ann(unit, sequence, blocks)
         };
         let write = |delivery: Delivery| {
             let store = Store::open(&old, None, None).unwrap();
@@ -556,8 +553,7 @@ mod tests {
                 record.fill(0)
             });
         let blocks = table.to_blocks(0).into_iter().collect();
-        let worker = Author::new("Ann", "portable");
-        Arc::new(delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker))
+        Arc::new(solved_by_ann(unit, sequence, blocks))
     }
 
     /// What an order had whose record is lost is lost, too.
@@ -616,10 +612,7 @@ mod tests {
         ] {
             let what = format!("{masses:?}, {is_lost:?}");
             let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
-            let worker = Author::new("Ann", "portable");
-            let blocks = blocks(layout, sequence, 0, 0);
-            let solved =
-                delivery(unit, sequence, blocks, Summary::default(), Duration::ZERO, worker);
+            let solved = solved_by_ann(unit, sequence, blocks(layout, sequence, 0, 0));
             let content = solved.record.content;
             let ahead = Ahead { content, shares: shares.clone(), masses };
             let told = ahead.clone();
