@@ -456,15 +456,13 @@ impl Source for FinishedSource<'_> {
         let mut slots: Vec<u64> = match (self.parents.block(sequence), &self.below) {
             (Some(block), _) => block.slots().collect(),
             (None, None) => Vec::new(),
+            // No graph of the class has degrees that no plan of it has.
+            (None, Some(below)) if below.plan.number(sequence).is_none() => Vec::new(),
             (None, Some(below)) => {
+                let shard = below.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
                 let mut slots = Vec::new();
-                // No graph of the class has degrees that no plan of it has.
-                if below.plan.number(sequence).is_some() {
-                    let shard =
-                        below.shard(sequence).ok_or_else(|| format!("no shard {sequence}"))?;
-                    for bucket in shard.buckets() {
-                        slots.extend(below.slots(shard, bucket, Section::Keys)?);
-                    }
+                for bucket in shard.buckets() {
+                    slots.extend(below.slots(shard, bucket, Section::Keys)?);
                 }
                 slots
             }
