@@ -610,6 +610,7 @@ mod tests {
             OrderRecord,
             alarm::{Alarm, AlarmKind},
         },
+        tests::solved_by_ann,
     };
 
     /// The first order whose graphs nauty does not list, so that others may count them.
@@ -638,9 +639,7 @@ mod tests {
         let (sequence, part) = (plan.shard_of(unit).sequence, unit.part);
         let place = |section| BlockId { sequence, part, bucket_bits: 0, bucket: 0, section };
         let name = BlockName { checksum: Checksum([number; 16]), length: 1 << 20 };
-        let (blocks, summary, ann) =
-            (Vec::new(), Summary::default(), Author::new("Ann", "portable"));
-        let mut delivered = delivery(unit, sequence, blocks, summary, Duration::ZERO, ann);
+        let mut delivered = solved_by_ann(unit, sequence, Vec::new());
         delivered.record.content = Content([number; 16]);
         delivered.record.bytes = 2 << 20;
         delivered.named =
